@@ -431,6 +431,7 @@ KINDS: Mapping[str, str] = {
     "/score/batch": "batch",
     "/v1/chat/completions": "chat",
     "/v1/completions": "chat",
+    "/v1/responses": "chat",
     "/verify": "gateway",
 }
 

@@ -28,9 +28,9 @@ class Refusal(Exception):
         super().__init__(message)
         self._error = {"message": message, "type": "invalid_request_error", "param": param, "code": code}
 
-    def reply(self) -> "MadeReply":
+    def reply(self, status: int = 400) -> "MadeReply":
         """Return the refusal in the format of OpenAI's API."""
-        return MadeReply(encoded({"error": self._error}), status=400)
+        return MadeReply(encoded({"error": self._error}), status=status)
 
 
 class MadeReply:
@@ -68,13 +68,17 @@ class ModelUpstream:
 
     async def open(self, call: Call) -> MadeReply:
         """Answer the call, or refuse it as OpenAI's API does. Raises the model's other errors."""
-        if call.body is None:
+        path = call.path.partition("?")[0]
+        if path == "/models":
             probe = GenerationRequest(num_samples=1, sampling=self._sampling("chat"), prompt="?")
             model = {"id": self._llm.identity(probe).model, "object": "model", "owned_by": "eigencal"}
             return MadeReply(encoded({"object": "list", "data": [model]}))
-        api, body = APIS[call.path.partition("?")[0]], parse_object(call.body)
-        if body is None:
-            return Refusal("The body is not a JSON object.").reply()
+        api, body = APIS.get(path), parse_object(call.body or b"")
+        if api is None or body is None:
+            message = (
+                "The embedded LLM has no such route." if api is None else "The body is not a JSON object."
+            )
+            return Refusal(message).reply(404 if api is None else 400)
         try:
             generation = await self._llm.generate(_request(body, api, self._sampling(api)))
         except Refusal as refusal:

@@ -1,13 +1,14 @@
-"""POST /v1/chat/completions, POST /v1/completions and GET /v1/models, for clients of OpenAI's API."""
+"""The routes under /v1 for clients of OpenAI's API: chats, completions, responses, models."""
 
 import json
+import logging
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any, Literal, cast, get_args
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Path, Request
 from pydantic import Field, ValidationError, model_validator
 from starlette.responses import Response
 
@@ -22,14 +23,13 @@ from service.api.bodies import (
     while_connected,
 )
 from service.api.errors import error_body, internal_body, log_problem, request_id_of
-from service.errors import EigencalError, InvalidRequest, Overloaded, Unscorable
+from service.errors import EigencalError, InvalidRequest, Overloaded, ScopeRequired, Unscorable
 from service.heavy_json import MAX_VALUES
 from service.llm.admission import Permit
 from service.llm.openai_server import ServerQuirks
-from service.llm.port import Api, Priority
+from service.llm.port import Priority
 from service.llm.sse import parse_object, prepend, too_long
-from service.llm.wire import LOGPROBS, PATHS
-from service.proxy.abstention import HeldStream, abstaining, is_abstained, is_judged, let_through
+from service.proxy.abstention import HeldStream, is_abstained, is_judged
 from service.proxy.chat_score import (
     BUSY,
     ID_HEADER,
@@ -41,20 +41,18 @@ from service.proxy.chat_score import (
     judged_choice,
     plan_for,
 )
-from service.proxy.stream import (
-    TOO_LONG,
-    as_it_is,
-    beating,
-    broken_off,
-    encoded,
-    scored_stream,
-    without_logprobs,
-)
+from service.proxy.completions import Completions
+from service.proxy.formats import Format
+from service.proxy.responses import Responses
+from service.proxy.stream import TOO_LONG, as_it_is, beating, broken_off, encoded, scored_stream
 from service.proxy.upstream import Call, Reply, Upstream, read_ahead
 from service.scoring.score import EFFORTS, Effort, ScoreCommand, Target
 from service.scoring.service import ScoringService
 from service.tracing import NO_SPANS, Spans
 
+log = logging.getLogger(__name__)
+
+CHAT, TEXT, RESPONSES = Completions("chat"), Completions("completions"), Responses()
 Mode = Literal["off", "async", "on"]
 HEADER = "X-Eigencal"
 FIELD = "eigencal"
@@ -196,9 +194,11 @@ class Chat:
         with self.spans.forwarding(sent.path) as span:
             reply = await self.upstream.open(sent)
             span.tell(reply.status)
-            return reply
+        if reply.status == 404 and sent.path.startswith(RESPONSES.path):
+            log.warning("the LLM server answered POST /v1/responses with 404: it may not have this route")
+        return reply
 
-    async def begin(self, call: ChatCall, api: Api, owner: str) -> RunningScore:
+    async def begin(self, call: ChatCall, api: Format, owner: str) -> RunningScore:
         """Return the score of the answer to come. Raises InvalidRequest if `abstain` is not possible."""
         if call.options.abstain and not self.abstain and (call.streams or call.mode != "on"):
             # An error, because callers that ask for it rely on it.
@@ -221,7 +221,7 @@ class Chat:
         """Return True if answers that were not judged are withheld."""
         return self.abstain and not self.abstain_fail_open
 
-    async def _plan(self, call: ChatCall, api: Api) -> Plan | Unscorable:
+    async def _plan(self, call: ChatCall, api: Format) -> Plan | Unscorable:
         if call.payload is None:
             return UNREADABLE
         if self.passes_only_judged and call.payload.get("n") not in (None, 1):
@@ -237,8 +237,8 @@ class Chat:
             number = self.service.serving.num_samples if effort is None else EFFORTS[effort]
         try:
             return plan_for(
-                call.payload,
-                api,
+                api.call(call.payload),
+                api.samples_api,
                 self.service.serving,
                 ScoreCommand(
                     calibration=options.calibration,
@@ -309,7 +309,8 @@ LOOSE: dict[str, Any] = {"type": "object", "additionalProperties": True}
 ANSWER = (
     "The LLM server's response, with the field `uncertainty`: `{id, status}` and the fields of a score, or "
     "a `warning` {code, message} that gives the reason for a missing score. In streams, the field is in the "
-    "chunk that finishes the answer, at the top level and in `delta`. The header `X-Score-ID` is the "
+    "chunk that finishes the answer, at the top level and in `delta`, or in the `response` of "
+    "`response.completed` or `response.incomplete`. The header `X-Score-ID` is the "
     "score's id for GET /scores/{id}."
 )
 ASKED = (
@@ -338,26 +339,59 @@ router = APIRouter(prefix="/v1", tags=["drop-in"], dependencies=[Depends(score_s
 @router.post("/chat/completions", responses=_described(ANSWER), openapi_extra=BODY)
 async def chat_completions(request: Request, chat: ChatDep) -> Response:
     """Return the LLM server's answer to a chat, with its uncertainty."""
-    return await _complete(request, chat, "chat")
+    return await _complete(request, chat, CHAT)
 
 
 @router.post("/completions", responses=_described(ANSWER), openapi_extra=BODY)
 async def completions(request: Request, chat: ChatDep) -> Response:
     """Return the LLM server's completion of a text, with its uncertainty."""
-    return await _complete(request, chat, "completions")
+    return await _complete(request, chat, TEXT)
+
+
+@router.post("/responses", responses=_described(ANSWER), openapi_extra=BODY)
+async def responses(request: Request, chat: ChatDep) -> Response:
+    """Return the LLM server's response, with its uncertainty."""
+    return await _complete(request, chat, RESPONSES)
+
+
+STORED: dict[str, Any] = {
+    "responses": _described("The LLM server's own answer, without a score."),
+    "openapi_extra": BEARER,
+}
+
+
+@router.get("/responses/{response_id}", **STORED)
+@router.delete("/responses/{response_id}", **STORED)
+@router.post("/responses/{response_id}/cancel", **STORED)
+@router.get("/responses/{response_id}/input_items", **STORED)
+async def stored_response(
+    response_id: Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.=+-]*$", max_length=1024)],
+    request: Request,
+    chat: ChatDep,
+) -> Response:
+    """Return, delete or cancel a response that the LLM server has stored, or list its input."""
+    if chat.abstain:  # the stored text was not judged, or was withheld
+        raise ScopeRequired("Stored responses are not served: the service withholds uncertain answers.")
+    _, path, below = request.url.path.partition(RESPONSES.path)
+    sent = Call(path + below + _query(request), None, _headers(request), request.method)
+    return await _answer(request, _forward(chat, sent))
 
 
 @router.get("/models", responses=_described("The LLM server's list of models."), openapi_extra=BEARER)
 async def models(request: Request, chat: ChatDep) -> Response:
     """List the models of the LLM server."""
-    return await _answer(request, _forward(chat, Call("/models", None, _headers(request))))
+    return await _answer(request, _forward(chat, Call("/models", None, _headers(request), "GET")))
 
 
-async def _complete(request: Request, chat: Chat, api: Api) -> Response:
+def _query(request: Request) -> str:
+    """Return the query with its question mark, or "". Some servers take their version there."""
+    return f"?{request.url.query}" if request.url.query else ""
+
+
+async def _complete(request: Request, chat: Chat, api: Format) -> Response:
     chat.service.admission.refuse_if_full("chat")
     call = await read_call(request, chat.mode, abstains=chat.abstain)
-    query = f"?{request.url.query}" if request.url.query else ""  # some servers take their version there
-    sent = Call(PATHS[api] + query, call.body, _headers(request))
+    sent = Call(api.path + _query(request), call.body, _headers(request))
     if call.mode == "off" and not call.options.abstain:  # `begin` refuses that combination
         return await _answer(request, _forward(chat, sent))
     running = await chat.begin(call, api, owner_of(request))
@@ -397,7 +431,7 @@ async def _forward(chat: Chat, sent: Call) -> Response:
     raise AssertionError("unreachable: the block returns or raises")
 
 
-async def _score(chat: Chat, sent: Call, api: Api, call: ChatCall, running: RunningScore) -> Response:
+async def _score(chat: Chat, sent: Call, api: Format, call: ChatCall, running: RunningScore) -> Response:
     """Return the server's answer with its score."""
     async with AsyncExitStack() as ending:
         ending.enter_context(chat.service.admission.one("chat"))
@@ -414,7 +448,7 @@ async def _score(chat: Chat, sent: Call, api: Api, call: ChatCall, running: Runn
                 pieces = beating(work, "the answer waits until it is judged")
             else:
                 wait_s = chat.deadline_s if call.mode == "on" else None
-                pieces = scored_stream(reply, permit, running, wait_s, hides_logprobs=hides)
+                pieces = scored_stream(reply, permit, api, running, wait_s, hides_logprobs=hides)
             return StreamingBody(reply.status, with_id, pieces, ending.pop_all())
         rest = reply.pieces()
         content, is_whole = await read_ahead(rest)
@@ -430,7 +464,7 @@ async def _score(chat: Chat, sent: Call, api: Api, call: ChatCall, running: Runn
     raise AssertionError("unreachable: the block returns or raises")
 
 
-async def _open(chat: Chat, sent: Call, api: Api, call: ChatCall | None) -> tuple[Reply, bool]:
+async def _open(chat: Chat, sent: Call, api: Format, call: ChatCall | None) -> tuple[Reply, bool]:
     """Return the answer, and True if it has log-probabilities that the caller did not ask for.
 
     call: add log-probabilities to this call; None: add none. If the server refuses them, the call is sent
@@ -441,10 +475,10 @@ async def _open(chat: Chat, sent: Call, api: Api, call: ChatCall | None) -> tupl
         return await chat.open(sent), False
     # Some servers refuse log-probabilities only for streams with tools.
     has_tools = bool(call.payload.get("tools"))
-    kind = f"{api} {call.payload.get('model')}, stream {call.streams}, tools {has_tools}"
+    kind = f"{api.path} {call.payload.get('model')}, stream {call.streams}, tools {has_tools}"
     if chat.quirks.get(kind, "logprobs") is not None:
         return await chat.open(sent), False
-    with_logprobs = await chat.open(replace(sent, body=encoded({**call.payload, "logprobs": LOGPROBS[api]})))
+    with_logprobs = await chat.open(replace(sent, body=encoded(api.asking_logprobs(call.payload))))
     if with_logprobs.status not in REFUSING:
         return with_logprobs, True
     await with_logprobs.close()
@@ -459,14 +493,14 @@ async def _judged_stream(
     chat: Chat,
     reply: Reply,
     permit: Permit,
-    api: Api,
+    api: Format,
     call: ChatCall,
     running: RunningScore,
     *,
     hides_logprobs: bool,
 ) -> bytes:
     """Return a stream with its score, or the stream that replaces it. It is held until its end."""
-    held = HeldStream()
+    held = HeldStream(api)
     try:
         is_judged_now = await held.read(reply, running)
     except EigencalError as error:
@@ -476,9 +510,10 @@ async def _judged_stream(
     if chat.withholds(call, uncertainty, several=held.has_others):
         if not chat.abstain:  # the caller asked to abstain, so it may see the text
             uncertainty = replace(uncertainty, withheld=running.choice_text)
-        return held.replaced(uncertainty, chat.abstain_text, api)
+        return api.stream(api.abstaining(held.payload, chat.abstain_text), uncertainty.document())
     if chat.passes_only_judged and running.judged_text is not None:
-        return held.replaced(uncertainty, running.judged_text, api, held.finish_reason)
+        payload = api.let_through(held.payload, running.judged_text)
+        return api.stream(payload, uncertainty.document())
     return held.released(uncertainty, only_judged=chat.passes_only_judged, hides_logprobs=hides_logprobs)
 
 
@@ -486,7 +521,7 @@ async def _judged(
     chat: Chat,
     reply: Reply,
     content: bytes,
-    api: Api,
+    api: Format,
     call: ChatCall,
     running: RunningScore,
     *,
@@ -494,22 +529,23 @@ async def _judged(
 ) -> Response:
     """Return a complete answer with its score, or the answer that replaces it."""
     payload = parse_object(content) or {}
-    choice = judged_choice(payload)
+    read = api.read(payload)
+    choice = judged_choice(read)
     running.judge(choice, str(payload.get("model") or ""))
     uncertainty = await running.wait(chat.deadline_s if call.mode == "on" else None)
     headers = {**reply.headers, ID_HEADER: uncertainty.id}
     if uncertainty.score is not None:
         headers |= uncertainty.score.headers()
     if hides_logprobs and payload:
-        payload = without_logprobs(payload)
-    if chat.withholds(call, uncertainty, several=has_others(payload)):
+        payload = api.without_logprobs(payload)
+    if chat.withholds(call, uncertainty, several=has_others(read)):
         if not chat.abstain:  # the caller asked to abstain, so it may see the text
             uncertainty = replace(uncertainty, withheld=running.choice_text)
-        payload = abstaining(payload, chat.abstain_text, api)
+        payload = api.abstaining(payload, chat.abstain_text)
         headers["content-type"] = "application/json"
         headers.pop("content-encoding", None)  # the new body is not compressed
     elif chat.passes_only_judged:
-        payload = let_through(payload, running.judged_text)
+        payload = api.let_through(payload, running.judged_text)
     if payload:
         content = encoded({**payload, "uncertainty": uncertainty.document()})
     return Response(content, reply.status, headers)

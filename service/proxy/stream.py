@@ -14,6 +14,7 @@ from service.llm.sse import Event, events
 from service.llm.wire import MAX_MODEL_NAME_CHARS, NONSENSE, Choice, error_in, finish_of, is_chunk
 from service.proxy import upstream
 from service.proxy.chat_score import RunningScore, choices_of, is_first
+from service.proxy.formats import Format
 from service.proxy.upstream import Reply
 
 HEARTBEAT_S = 2.0  # proxies cut connections that are silent for ten seconds or more
@@ -37,27 +38,6 @@ def event_of(payload: Mapping[str, Any]) -> bytes:
 def broken_off(error: EigencalError) -> bytes:
     """Return the event that tells clients of OpenAI's API that the stream has failed."""
     return event_of(openai_error(error_body(error, None)))
-
-
-def without_logprobs(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an answer or a chunk with `logprobs` null in each choice."""
-    choices = choices_of(payload)
-    quiet = [
-        {**choice, "logprobs": None} if isinstance(choice, dict) and "logprobs" in choice else choice
-        for choice in choices
-    ]
-    return {**payload, "choices": quiet} if choices else dict(payload)
-
-
-def with_uncertainty(chunk: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a chunk with the score at the top level and in the first delta: clients read either."""
-    choices = [
-        {**choice, "delta": {**choice["delta"], "uncertainty": document}}
-        if is_first(choice) and isinstance(choice.get("delta"), dict)
-        else choice
-        for choice in chunk["choices"]
-    ]
-    return {**chunk, "choices": choices, "uncertainty": document}
 
 
 class StreamedAnswer:
@@ -138,6 +118,7 @@ async def as_it_is(reply: Reply) -> AsyncGenerator[bytes, None]:
 async def scored_stream(
     reply: Reply,
     permit: Permit,
+    api: Format,
     running: RunningScore,
     wait_s: float | None,
     *,
@@ -145,7 +126,7 @@ async def scored_stream(
 ) -> AsyncGenerator[bytes, None]:
     """Yield the stream with its score, and an event with the error if the server breaks it off."""
     try:
-        scored = _scored(reply, permit, running, wait_s, hides_logprobs=hides_logprobs)
+        scored = _scored(reply, permit, api, running, wait_s, hides_logprobs=hides_logprobs)
         async with aclosing(scored) as pieces:
             async for piece in pieces:
                 yield piece
@@ -157,6 +138,7 @@ async def scored_stream(
 async def _scored(
     reply: Reply,
     permit: Permit,
+    api: Format,
     running: RunningScore,
     wait_s: float | None,
     *,
@@ -173,17 +155,17 @@ async def _scored(
     ending: dict[str, Any] | None = None  # the latest chunk with a finish reason, without its words
 
     def quiet(chunk: dict[str, Any]) -> dict[str, Any]:
-        return without_logprobs(chunk) if hides_logprobs else chunk
+        return api.without_logprobs(chunk) if hides_logprobs else chunk
 
     async def carrier(chunk: dict[str, Any]) -> bytes:
         uncertainty = await running.wait(wait_s)
-        return event_of(with_uncertainty(quiet(chunk), uncertainty.document()))
+        return api.event(api.with_uncertainty(quiet(chunk), uncertainty.document()))
 
     async for event in _with_end(reply):
         chunk = event.chunk() if hides_logprobs or not is_settled else None
         if ending is not None and (event.data or event is END):
             if chunk is not None and _adds_words(chunk):
-                yield event_of(quiet(ending))
+                yield api.event(quiet(ending))
             else:
                 is_settled = True
                 permit.release()
@@ -195,21 +177,23 @@ async def _scored(
         if event is END:
             continue
         if chunk is not None and not is_settled:
-            is_finished = answer.take(chunk)
+            read = api.read(chunk)
+            is_finished = answer.take(read)
             num_bytes += len(event.raw)
-            if (error := error_in(chunk)) or num_bytes > upstream.MAX_WHOLE_BYTES:
+            if (error := error_in(read)) or num_bytes > upstream.MAX_WHOLE_BYTES:
                 is_settled = True
                 await running.discard(NO_END if error else TOO_LONG)
             elif is_finished:
                 now, ending = divided(chunk)
                 if now is not None:
-                    yield event_of(quiet(now))
+                    yield api.event(quiet(now))
                 continue
             # Samples start now: earlier they would delay the caller's first token. The prompt is cached too.
             elif answer.has_text:
                 running.start()
         is_over = is_over or event.is_last
-        yield event_of(quiet(chunk)) if hides_logprobs and chunk is not None else event.raw
+        sent = None if chunk is None else quiet(chunk)
+        yield event.raw if sent is None or sent is chunk else api.event(sent)
     if not is_settled:
         await _leave(running, answer, is_over=is_over)
 

@@ -34,9 +34,11 @@ _PASSED_ON = frozenset(
 MAX_STATUS = 599
 # The default timeout of OpenAI's clients. Without a limit a hung call would keep its permit for ever.
 SILENCE_S = 600.0
-MAX_LAST_BYTES = 4096  # the end of a stream, with its last events
 MAX_WHOLE_BYTES = 8 << 20  # of an answer that is read whole
-_ENDED = re.compile(rb'\[DONE\]|"finish_reason"\s*:\s*"(?!"|null")')
+_ENDED = re.compile(
+    rb'\[DONE\]|"finish_reason"\s*:\s*"(?!"|null")|"type"\s*:\s*"response\.(?:completed|incomplete|failed)"'
+)
+MAX_END_BYTES = 64  # of a match
 _ASKS_FOR_STREAM = re.compile(rb'"stream"\s*:\s*true')
 BROKEN_OFF = "The LLM server broke off its answer."
 MIN_SECRET_CHARS = 12  # a shorter key is a placeholder, such as "none" or "token", that other text contains
@@ -44,11 +46,12 @@ MIN_SECRET_CHARS = 12  # a shorter key is a placeholder, such as "none" or "toke
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of the server's own API: `path` below its base, `body` a JSON object's bytes (None: GET)."""
+    """A call of the server's own API: `path` below its base, `body` a JSON object's bytes or None."""
 
     path: str
     body: bytes | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict)
+    method: str = "POST"
 
 
 class Reply(Protocol):
@@ -115,10 +118,10 @@ class HttpUpstream:
 
     async def open(self, call: Call) -> "HttpReply":
         """Send the call; see the port."""
-        method, url = "GET" if call.body is None else "POST", endpoint(self._base, call.path)
+        url = endpoint(self._base, call.path)
         streams = call.body is not None and _ASKS_FOR_STREAM.search(call.body) is not None
         async with AsyncExitStack() as ending:
-            stream = self._connections.stream(method, url, call.body, call.headers)
+            stream = self._connections.stream(call.method, url, call.body, call.headers)
             try:
                 response = await ending.enter_async_context(stream)
             except (httpx2.ReadTimeout, httpx2.WriteTimeout):
@@ -163,15 +166,17 @@ class HttpReply:
     async def pieces(self) -> AsyncIterator[bytes]:
         """Yield the body. A stream that ends with its connection is complete only if its answer has ended."""
         body, headers, tail = self._body, self._response.headers, b""
+        is_delimited = "content-length" in headers or "transfer-encoding" in headers
+        has_ended = is_delimited or not self.is_stream or not 200 <= self.status < 300
         try:
             async for piece in without(self._secret, body) if self._secret else body:
-                tail = (tail + piece[-MAX_LAST_BYTES:])[-MAX_LAST_BYTES:]
+                if not has_ended:
+                    has_ended = _ENDED.search(tail + piece) is not None
+                    tail = (tail + piece)[-MAX_END_BYTES:]
                 yield piece
         except httpx2.TransportError:
             raise LLMUnavailable(BROKEN_OFF) from None
-        is_delimited = "content-length" in headers or "transfer-encoding" in headers
-        is_good = 200 <= self.status < 300
-        if is_good and self.is_stream and not is_delimited and not _ENDED.search(tail):
+        if not has_ended:
             raise LLMUnavailable(BROKEN_OFF)
 
     async def close(self) -> None:

@@ -40,7 +40,7 @@ config = schemathesis.Config.from_dict(
                 "include-path": path,
                 "checks": {"positive_data_acceptance": {"expected-statuses": OPEN_ANSWERS}},
             }
-            for path in ("/v1/chat/completions", "/v1/completions")
+            for path in ("/v1/chat/completions", "/v1/completions", "/v1/responses")
         ]
         + [
             {

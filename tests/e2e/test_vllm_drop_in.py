@@ -93,6 +93,49 @@ def test_stream_equals_the_servers(
     assert ours.content.endswith(b"data: [DONE]\n\n")
 
 
+RESPONSE = {"model": "smollm2", "temperature": 0, "input": CHAT["messages"], "max_output_tokens": 24}
+
+
+def output_of(response: dict[str, Any]) -> Any:
+    """Return status, texts and number of tokens. Ids and cached tokens differ from call to call."""
+    parts = [part for item in response["output"] for part in item["content"]]
+    assert not any(part["logprobs"] for part in parts)
+    return response["status"], [part["text"] for part in parts], response["usage"]["output_tokens"]
+
+
+@pytest.mark.parametrize("mode", ["off", "async", "on"])
+def test_response_equals_the_servers(base: str, vllm: VllmServer, mode: str) -> None:
+    direct = post(vllm.url, "/responses", RESPONSE).json()
+    ours = post(base, "/responses", {**RESPONSE, **LOW}, mode).json()
+    result = ours.pop("uncertainty", None)
+    assert ours.keys() == direct.keys() and output_of(ours) == output_of(direct)
+    assert (result or {}).get("status") in STATUSES[mode]
+
+
+# Complete, because truncated answers are not judged without samples.
+@pytest.mark.parametrize(
+    ("effort", "asked"), [("low", {}), ("none", {"max_output_tokens": 200, "stop": ["."]})]
+)
+def test_streamed_response_equals_the_servers(
+    base: str, vllm: VllmServer, effort: str, asked: dict[str, Any]
+) -> None:
+    body = {**RESPONSE, **asked, "stream": True}
+    direct = events_of(post(vllm.url, "/responses", body).content)
+    ours = events_of(post(base, "/responses", {**body, "eigencal": {"effort": effort}}).content)
+    assert [event["type"] for event in ours] == [event["type"] for event in direct]
+    assert [event.get("delta") for event in ours] == [event.get("delta") for event in direct]
+    assert not any(event.get("logprobs") for event in ours)
+    assert output_of(ours[-1]["response"]) == output_of(direct[-1]["response"])
+    assert ours[-1]["response"]["uncertainty"]["status"] == "scored"
+
+
+def test_turns_of_a_response_are_those_of_its_samples(base: str, vllm: VllmServer) -> None:
+    chat = post(vllm.url, "/chat/completions", {**GREEDY, **CHAT}).json()
+    response = post(vllm.url, "/responses", RESPONSE).json()
+    assert response["output"][0]["content"][0]["text"] == text_of(chat["choices"][0])
+    assert response["usage"]["input_tokens"] == chat["usage"]["prompt_tokens"]
+
+
 def test_score_is_returned_in_three_ways(base: str) -> None:
     response = post(base, "/chat/completions", {**GREEDY, **CHAT, **LOW})
     uncertainty = response.json()["uncertainty"]

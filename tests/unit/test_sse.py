@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.llm.sse import Event, events
-from service.proxy.stream import StreamedAnswer, divided, without_logprobs
+from service.proxy.completions import Completions
+from service.proxy.stream import StreamedAnswer, divided
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), max_size=12)
 data_lines = texts.map(lambda text: f"data: {json.dumps({'t': text}, ensure_ascii=False)}")
@@ -58,12 +59,16 @@ def test_log_probabilities_are_found_in_an_odd_stream(raw: bytes) -> None:
     chunk = {"choices": [{"index": 0, "delta": {"content": "a"}, "logprobs": {"content": [{"logprob": -1}]}}]}
     [event] = read(raw % json.dumps(chunk).encode())
     result = event.chunk()
-    assert result is not None and without_logprobs(result)["choices"][0]["logprobs"] is None
+    assert (
+        result is not None and Completions("chat").without_logprobs(result)["choices"][0]["logprobs"] is None
+    )
 
 
 def test_logprobs_are_removed_from_all_choices() -> None:
     choices = [{"index": index, "text": "a", "logprobs": {"tokens": ["a"]}} for index in range(2)]
-    assert [choice["logprobs"] for choice in without_logprobs({"choices": choices})["choices"]] == [
+    assert [
+        choice["logprobs"] for choice in Completions("chat").without_logprobs({"choices": choices})["choices"]
+    ] == [
         None,
         None,
     ]

@@ -1,0 +1,319 @@
+"""OpenAI's Responses API as a `Format`: its items are turns of a chat, its output messages one answer.
+
+Responses draw one answer per call, so the samples are chats with the same turns.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from service.errors import Unscorable
+from service.ids import new_id
+from service.llm.port import Api
+from service.llm.wire import NONSENSE
+from service.proxy.stream import event_of
+
+LOGPROBS = "message.output_text.logprobs"
+# Members that stand for turns outside `input`. The last two are vLLM's.
+STORED = ("previous_response_id", "conversation", "prompt", "previous_response", "previous_input_messages")
+# Members that chats lack: converted to others, or without effect on the turns and tools that are converted.
+_CONVERTED = frozenset(
+    {"input", "instructions", "tools", "tool_choice", "text", "reasoning", "max_output_tokens"}
+)
+_ASIDE = frozenset({"include", "truncation", "max_tool_calls", "background", "enable_response_messages"})
+# Members of a response that do not depend on the text of the answer.
+_ABOUT = frozenset(
+    {"id", "object", "created_at", "completed_at", "model", "status", "incomplete_details", "usage"}
+    | {"instructions", "max_output_tokens", "metadata", "parallel_tool_calls", "previous_response_id"}
+    | {"reasoning", "service_tier", "store", "temperature", "text", "tool_choice", "tools", "top_logprobs"}
+    | {"top_p", "truncation", "user", "background", "max_tool_calls", "safety_identifier", "prompt_cache_key"}
+)
+_MESSAGE_HEAD = frozenset({"id", "type", "role", "status"})
+_HOLDING_PARTS = frozenset({"response", "output", "item", "part", "content"})
+_ENDS = frozenset({"response.completed", "response.incomplete"})
+_FAILURES = frozenset({"response.failed", "response.cancelled", "error"})
+
+
+class Responses:
+    """Implements `service.proxy.formats.Format` for responses."""
+
+    path = "/responses"
+    samples_api: Api = "chat"
+
+    def call(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the chat with the same turns. Raises Unscorable if no chat has them."""
+        try:
+            return _chat(body)
+        except NONSENSE:
+            raise Unscorable(
+                "unreadable_request", "The call's members are not those of a response."
+            ) from None
+
+    def asking_logprobs(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the body with the log-probabilities among the members that it asks to include."""
+        return {**body, "include": [*(body.get("include") or ()), LOGPROBS]}
+
+    def read(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a response as a chat, or an event as a chunk of one. Its messages are one text."""
+        return _chunk(payload) if "type" in payload else _completion(payload)
+
+    def without_logprobs(self, payload: dict[str, Any]) -> dict[str, Any]:
+        """Return a response or an event with an empty list for each list of log-probabilities."""
+        quiet: dict[str, Any] = _quiet(payload)
+        return quiet
+
+    def with_uncertainty(self, event: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the event with the score in its response."""
+        return {**event, "response": {**event["response"], "uncertainty": document}}
+
+    def event(self, payload: Mapping[str, Any]) -> bytes:
+        """Return an event with its type."""
+        return f"event: {payload.get('type')}\n".encode() + event_of(payload)
+
+    def abstaining(self, payload: Mapping[str, Any], text: str) -> dict[str, Any]:
+        """Return the response with `text` in each output message, and no other items."""
+        number = len([item for item in _objects(payload.get("output")) if item.get("type") == "message"])
+        output = [_message(text) for _ in range(number or 1)]
+        return _about(payload) | {"status": "completed", "incomplete_details": None, "output": output}
+
+    def let_through(self, payload: Mapping[str, Any], judged: str | None) -> dict[str, Any]:
+        """Return the response with one message; `judged` None: with its tool calls and refusals."""
+        output = [_message(judged)] if judged is not None else _textless_items(payload.get("output"))
+        return _about(payload) | {"output": output}
+
+    def textless(self, event: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return an event about a tool call, a refusal or the response; None for others."""
+        if isinstance(event.get("response"), dict):
+            return {**event, "response": self.let_through(event["response"], None)}
+        if "item" in event:
+            return next(({**event, "item": item} for item in _textless_items([event["item"]])), None)
+        is_refusal = any(part.get("type") == "refusal" for part in _objects([event.get("part")]))
+        kept = ("response.function_call_arguments.", "response.refusal.")
+        return dict(event) if is_refusal or str(event.get("type")).startswith(kept) else None
+
+    def gathered(self, whole: dict[str, Any], event: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the response of the latest event that has one."""
+        return event["response"] if isinstance(event.get("response"), dict) else whole
+
+    def stream(self, payload: Mapping[str, Any], document: Mapping[str, Any]) -> bytes:
+        """Return the events of a response of which each item is a message with one part."""
+        begun = {**payload, "status": "in_progress", "incomplete_details": None, "output": [], "usage": None}
+        sent: list[dict[str, Any]] = [{"type": "response.created", "response": begun}]
+        for index, item in enumerate(payload["output"]):
+            [part] = item["content"]
+            in_item = {"item_id": item["id"], "output_index": index, "content_index": 0}
+            added = {**item, "status": "in_progress", "content": []}
+            text = {**in_item, "logprobs": []}
+            sent += [
+                {"type": "response.output_item.added", "output_index": index, "item": added},
+                {"type": "response.content_part.added", **in_item, "part": {**part, "text": ""}},
+                {"type": "response.output_text.delta", **text, "delta": part["text"]},
+                {"type": "response.output_text.done", **text, "text": part["text"]},
+                {"type": "response.content_part.done", **in_item, "part": part},
+                {"type": "response.output_item.done", "output_index": index, "item": item},
+            ]
+        end = "response.incomplete" if payload.get("status") == "incomplete" else "response.completed"
+        sent.append(self.with_uncertainty({"type": end, "response": payload}, document))
+        return b"".join(self.event({**event, "sequence_number": i}) for i, event in enumerate(sent))
+
+
+# Calls
+
+
+def _chat(body: Mapping[str, Any]) -> dict[str, Any]:
+    for name in STORED:
+        if body.get(name):
+            raise _stored(name)
+    if body.get("background"):
+        raise Unscorable("background", "The answer of a call in the background is fetched later, unscored.")
+    text, reasoning = body.get("text") or {}, body.get("reasoning") or {}
+    passed = {name: value for name, value in body.items() if name not in _CONVERTED | _ASIDE}
+    return {
+        **passed,
+        "messages": _turns(body),
+        "tools": [_tool(tool) for tool in body.get("tools") or ()],
+        "tool_choice": _tool_choice(body.get("tool_choice")),
+        "response_format": _response_format(text.get("format")),
+        "verbosity": text.get("verbosity"),
+        "reasoning_effort": reasoning.get("effort"),
+        "max_tokens": body.get("max_output_tokens"),
+        "logprobs": LOGPROBS in (body.get("include") or ()),
+    }
+
+
+def _stored(name: str) -> Unscorable:
+    return Unscorable("stored_conversation", f"`{name}` stands for turns that are not in `input`.")
+
+
+def _not_convertible(kind: object) -> Unscorable:
+    return Unscorable(
+        "not_convertible", f"The samples are chats, which have no counterpart of `{str(kind)[:40]}`."
+    )
+
+
+def _turns(body: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the input as turns of a chat. Reasoning is left out, as chat templates do."""
+    turns: list[dict[str, Any]] = []
+    if body.get("instructions"):
+        turns.append({"role": "system", "content": body["instructions"]})
+    items = body["input"]
+    for item in [{"role": "user", "content": items}] if isinstance(items, str) else items:
+        match item.get("type") or "message":
+            case "message":
+                turns.append({"role": item["role"], "content": _content(item["content"])})
+            case "function_call":
+                # In a chat, the text and the calls of an assistant are one turn.
+                if not turns or turns[-1]["role"] != "assistant":
+                    turns.append({"role": "assistant", "content": None})
+                function = {"name": item["name"], "arguments": item["arguments"]}
+                call = {"id": item["call_id"], "type": "function", "function": function}
+                turns[-1].setdefault("tool_calls", []).append(call)
+            case "function_call_output":
+                content = _content(item["output"])
+                turns.append({"role": "tool", "tool_call_id": item["call_id"], "content": content})
+            case "reasoning":
+                pass
+            case "item_reference":
+                raise _stored("item_reference")
+            case kind:
+                raise _not_convertible(kind)
+    return turns
+
+
+def _content(content: str | list[Any]) -> str | list[dict[str, Any]]:
+    if isinstance(content, str):
+        return content
+    parts = [_part(part) for part in content]
+    return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts
+
+
+def _part(part: Mapping[str, Any]) -> dict[str, Any]:
+    match part["type"]:
+        case "input_text" | "output_text" | "text":
+            return {"type": "text", "text": part["text"]}
+        case "refusal":
+            return {"type": "refusal", "refusal": part["refusal"]}
+        case "input_image" if part.get("image_url"):
+            image = {"url": part["image_url"], "detail": part.get("detail") or "auto"}
+            return {"type": "image_url", "image_url": image}
+        case kind:
+            raise _not_convertible(kind)
+
+
+def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
+    if tool["type"] != "function":
+        raise _not_convertible(tool["type"])
+    members = {name: value for name, value in tool.items() if name != "type" and value is not None}
+    return {"type": "function", "function": members}
+
+
+def _tool_choice(choice: Any) -> Any:
+    if not isinstance(choice, dict):
+        return choice
+    if choice["type"] != "function":
+        raise _not_convertible(choice["type"])
+    return {"type": "function", "function": {"name": choice["name"]}}
+
+
+def _response_format(wanted: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    if not wanted or wanted["type"] in ("text", "json_object"):
+        return wanted
+    if wanted["type"] != "json_schema":
+        raise _not_convertible(wanted["type"])
+    schema = {name: value for name, value in wanted.items() if name != "type" and value is not None}
+    return {"type": "json_schema", "json_schema": schema}
+
+
+# Answers
+
+
+def _completion(response: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a response as a chat completion, without a choice if it has no output."""
+    if "output" not in response:
+        return {}
+    items = _objects(response["output"])
+    kinds = {item.get("type") for item in items}
+    parts = [
+        part for item in items if item.get("type") == "message" for part in _objects(item.get("content"))
+    ]
+    texts = [part for part in parts if part.get("type") == "output_text"]
+    message = {
+        "content": texts or None,
+        "refusal": any(part.get("type") == "refusal" for part in parts),
+        "reasoning": "reasoning" in kinds,
+        "tool_calls": bool(kinds - {"message", "reasoning"}),
+    }
+    tokens = [token for part in texts for token in _objects(part.get("logprobs"))]
+    choice = {"message": message, "logprobs": {"content": tokens}, "finish_reason": _finish_reason(response)}
+    return {"model": response.get("model"), "choices": [choice]}
+
+
+def _chunk(event: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an event as a chunk of a chat; most events make a chunk without a choice."""
+    kind, response, item = str(event["type"]), event.get("response"), event.get("item")
+    if kind in _FAILURES:
+        return {"error": kind}
+    choice: dict[str, Any] | None = None
+    if kind == "response.output_text.delta":
+        tokens = {"content": _objects(event.get("logprobs"))}
+        choice = {"delta": {"content": event.get("delta")}, "logprobs": tokens}
+    elif kind in _ENDS and isinstance(response, dict):
+        choice = {"delta": {}, "finish_reason": _finish_reason(response)}
+    elif kind.startswith("response.refusal."):
+        choice = {"delta": {"refusal": True}}
+    elif kind.startswith("response.reasoning"):
+        choice = {"delta": {"reasoning": True}}
+    elif (
+        kind.startswith("response.output_item.") and isinstance(item, dict) and item.get("type") != "message"
+    ):
+        choice = {"delta": {"reasoning" if item.get("type") == "reasoning" else "tool_calls": True}}
+    model = response.get("model") if isinstance(response, dict) else None
+    return {"model": model, "choices": [choice] if choice else []}
+
+
+def _finish_reason(response: Mapping[str, Any]) -> str:
+    if response.get("status") in ("failed", "cancelled"):
+        return "error"
+    details = response.get("incomplete_details")
+    if not isinstance(details, dict):
+        return "stop"
+    return "length" if details.get("reason") in ("max_output_tokens", "max_tokens") else "content_filter"
+
+
+def _objects(value: object) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _quiet(value: Any) -> Any:
+    """Return the value without log-probabilities, or the same object if it has none."""
+    if isinstance(value, list):
+        kept: Any = [_quiet(item) for item in value]
+        return value if all(a is b for a, b in zip(kept, value, strict=True)) else kept
+    if not isinstance(value, dict):
+        return value
+    inner = {name: _quiet(value[name]) for name in _HOLDING_PARTS & value.keys()}
+    if value.get("logprobs"):
+        inner["logprobs"] = []
+    return {**value, **inner} if any(inner[name] is not value[name] for name in inner) else value
+
+
+def _message(text: str) -> dict[str, Any]:
+    part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+    message = {"id": new_id("msg"), "type": "message", "role": "assistant", "status": "completed"}
+    return {**message, "content": [part]}
+
+
+def _textless_items(items: object) -> list[dict[str, Any]]:
+    """Return the calls of functions, and the messages with only their refusals."""
+    kept = []
+    for item in _objects(items):
+        if item.get("type") == "function_call":
+            kept.append(item)
+        elif item.get("type") == "message":
+            refusals = [part for part in _objects(item.get("content")) if part.get("type") == "refusal"]
+            head = {name: value for name, value in item.items() if name in _MESSAGE_HEAD}
+            kept.append({**head, "content": refusals})
+    return kept
+
+
+def _about(payload: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in payload.items() if name in _ABOUT} | {"error": None}

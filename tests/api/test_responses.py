@@ -1,0 +1,653 @@
+"""/v1/responses: the server's own response with a score; the samples are chats with the same turns."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2 as httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.errors import Unscorable
+from service.proxy.chat_score import judged_choice, wire_prompt
+from service.proxy.responses import Responses
+from service.proxy.stream import StreamedAnswer
+from tests.api.test_drop_in_calibrated import LIKE_OURS, POLICY, plain
+from tests.support.calibrations import Active
+from tests.support.drop_in import DropIn, drop_in, events_of
+from tests.support.openai_server import MODEL, Behaviour, Exchange, OpenAIServer, answers, pieces, raw, status
+from tests.support.sqlite_store import SqliteStore
+
+QUESTION = {"model": MODEL, "input": "What is the capital of France?"}
+TURNS = [{"role": "user", "content": "What is the capital of France?"}]
+LOGPROBS = "message.output_text.logprobs"
+TOOL = {"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": None}
+CALL = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
+REASONING = {"id": "rs_1", "type": "reasoning", "summary": []}
+
+
+def message(text: str, index: int = 0, tokens: list[Any] | None = None) -> dict[str, Any]:
+    part = {"type": "output_text", "text": text, "annotations": [], "logprobs": tokens or []}
+    head = {"id": f"msg_{index}", "type": "message", "role": "assistant", "status": "completed"}
+    return {**head, "content": [part]}
+
+
+def refusing(text: str = "I cannot.") -> dict[str, Any]:
+    return {**message(""), "content": [{"type": "refusal", "refusal": text}]}
+
+
+def response(*output: dict[str, Any], **more: Any) -> dict[str, Any]:
+    head = {"id": "resp_1", "object": "response", "created_at": 1, "status": "completed", "model": MODEL}
+    usage = {"input_tokens": 3, "output_tokens": 1, "total_tokens": 4}
+    rest = {"tools": [], "tool_choice": "auto", "parallel_tool_calls": True}
+    return {**head, "output": list(output), "usage": usage, "incomplete_details": None, **rest, **more}
+
+
+def events(*output: dict[str, Any], end: str = "completed", **more: Any) -> list[dict[str, Any]]:
+    """Return the events of a streamed response, as OpenAI sends them."""
+    made: list[dict[str, Any]] = [{"type": "response.created", "response": response(status="in_progress")}]
+    for index, item in enumerate(output):
+        at = {"item_id": item.get("id"), "output_index": index, "content_index": 0}
+        begun = {**item, **({"content": []} if "content" in item else {})}
+        made.append({"type": "response.output_item.added", "output_index": index, "item": begun})
+        for part in item.get("content", ()):
+            if part["type"] == "refusal":
+                made.append({"type": "response.refusal.delta", **at, "delta": part["refusal"]})
+                continue
+            made.append({"type": "response.content_part.added", **at, "part": {**part, "text": ""}})
+            for piece in filter(None, (part["text"][:2], part["text"][2:])):
+                tokens = [token for token in part["logprobs"] if token["token"] == piece]
+                made.append({"type": "response.output_text.delta", **at, "delta": piece, "logprobs": tokens})
+            text = {"text": part["text"], "logprobs": part["logprobs"]}
+            made.append({"type": "response.output_text.done", **at, **text})
+            made.append({"type": "response.content_part.done", **at, "part": part})
+        if item["type"] == "function_call":
+            made.append({"type": "response.function_call_arguments.delta", **at, "delta": item["arguments"]})
+        made.append({"type": "response.output_item.done", "output_index": index, "item": item})
+    made.append({"type": f"response.{end}", "response": response(*output, **{"status": end, **more})})
+    return [{**event, "sequence_number": number} for number, event in enumerate(made)]
+
+
+def wire(event: Mapping[str, Any], *, typed: bool = True) -> bytes:
+    return (f"event: {event['type']}\n" if typed else "").encode() + b"data: %b\n\n" % json.dumps(
+        event
+    ).encode()
+
+
+def streamed(*output: dict[str, Any], **more: Any) -> Behaviour:
+    return pieces(*map(wire, events(*output, **more)))
+
+
+@asynccontextmanager
+async def before(
+    own: Behaviour, draws: Behaviour | None = None, active: Active | None = None, **settings: Any
+) -> AsyncIterator[DropIn]:
+    """Serve the drop-in in front of a server with these behaviours for responses and for samples."""
+    store = SqliteStore()
+    if active is not None:
+        store.calibrations = active
+
+    async def behave(exchange: Exchange) -> None:
+        await (own if exchange.path.startswith("/v1/responses") else draws or answers("Paris"))(exchange)
+
+    async with OpenAIServer(default=behave) as server, drop_in(server, store=store, **settings) as made:
+        yield made
+
+
+async def ask(made: DropIn, mode: str = "on", **body: Any) -> httpx.Response:
+    return await made.http.post("/v1/responses", json=QUESTION | body, headers={"X-Eigencal": mode})
+
+
+def samples(made: DropIn) -> list[dict[str, Any]]:
+    return [request.body for request in made.server.requests if request.path == "/v1/chat/completions"]
+
+
+def scores(answer: httpx.Response, *, stream: bool) -> list[dict[str, Any]]:
+    """Return each score in an answer."""
+    whole = [event.get("response", {}) for event in events_of(answer.content)] if stream else [answer.json()]
+    return [payload["uncertainty"] for payload in whole if "uncertainty" in payload]
+
+
+# Answers
+
+
+async def test_response_is_returned_with_a_score() -> None:
+    own = response(REASONING, message("Paris"), big=123456789012345678901234567890)
+    async with before(status(200, own)) as made:
+        answer = await ask(made)
+        [draw] = samples(made)
+        kept = await made.scored(answer.headers["x-score-id"])
+    body = answer.json()
+    score = body.pop("uncertainty")
+    assert body == own and kept == score
+    assert (score["status"], score["num_samples"], score["candidate"]["mode"]) == ("scored", 5, 0)
+    assert float(answer.headers["x-lambda-max"]) == pytest.approx(score["lambda_max"], abs=1e-6)
+    assert (draw["messages"], draw["n"]) == (TURNS, 5)
+
+
+@pytest.mark.parametrize("mode", ["off", "on"])
+async def test_body_without_our_field_is_forwarded_byte_for_byte(mode: str) -> None:
+    sent = b'{"input" : "?","temperature": 0.30 }\n'
+    async with before(status(200, response(message("Paris")))) as made:
+        headers = {"content-type": "application/json", "x-eigencal": mode}
+        await made.http.post("/v1/responses?api-version=1", content=sent, headers=headers)
+        call = made.server.requests[0]
+    assert (call.path, call.data) == ("/v1/responses?api-version=1", sent)
+
+
+async def test_our_field_is_removed_and_checked() -> None:
+    async with before(status(200, response(message("Paris")))) as made:
+        answer = await ask(made, eigencal={"effort": "low"})
+        refused = await ask(made, eigencal={"efort": "low"})
+        in_stream = await ask(made, stream=True, eigencal={"abstain": True})
+        assert answer.json()["uncertainty"]["num_samples"] == 3
+        assert made.server.requests[0].body == QUESTION
+    assert (refused.status_code, refused.json()["error"]["code"]) == (422, "invalid_request")
+    assert in_stream.status_code == 422
+
+
+async def test_plain_turns_use_the_calibration_of_chats() -> None:
+    alike = {**LIKE_OURS, "max_output_tokens": LIKE_OURS["max_tokens"], "max_tokens": None}
+    own = status(200, response(message("Paris", tokens=[{"token": "Paris", "logprob": -0.25}])))
+    async with before(own, active=plain()) as made:
+        calibrated = (await ask(made, instructions="Be brief.")).json()["uncertainty"]
+        counted = (await ask(made, **alike)).json()["uncertainty"]
+        with_tool = (await ask(made, tools=[TOOL])).json()["uncertainty"]
+        assert [draw["n"] for draw in samples(made)] == [5, 4, 5]
+    assert calibrated["calibrated"] and counted["calibrated"]
+    assert with_tool["warnings"][0]["differs"] == ["prompt_shape"]
+
+
+async def test_messages_of_one_response_are_one_answer() -> None:
+    async with before(status(200, response(message("Par"), message("is", 1)))) as made:
+        score = (await ask(made)).json()["uncertainty"]
+    assert score["candidate"]["mode"] == 0
+
+
+UNSCORED: list[tuple[dict[str, Any], str]] = [
+    (response(message("Wait."), CALL), "tool_call"),
+    (response(refusing()), "refusal"),
+    (response(message("")), "no_text"),
+    (response(REASONING), "no_text"),
+    (response(status="failed", error={"code": "server_error", "message": "out of memory"}), "given_up"),
+    ({"id": "resp_1"}, "no_answer"),
+]
+
+
+@pytest.mark.parametrize(("own", "code"), UNSCORED, ids=[code for _, code in UNSCORED])
+async def test_answer_without_text_has_the_reason_for_no_score(own: dict[str, Any], code: str) -> None:
+    async with before(status(200, own)) as made:
+        body = (await ask(made)).json()
+        await made.at_rest()
+    assert {name: value for name, value in body.items() if name != "uncertainty"} == own
+    assert (body["uncertainty"]["status"], body["uncertainty"]["warning"]["code"]) == ("not_scored", code)
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"previous_response_id": "resp_0"}, "stored_conversation"),
+        ({"conversation": {"id": "conv_0"}}, "stored_conversation"),
+        ({"prompt": {"id": "pmpt_0"}}, "stored_conversation"),
+        ({"previous_response": {"id": "resp_0"}}, "stored_conversation"),
+        ({"input": [{"type": "item_reference", "id": "msg_0"}]}, "stored_conversation"),
+        ({"background": True}, "background"),
+        ({"tools": [{"type": "web_search"}]}, "not_convertible"),
+        ({"tool_choice": {"type": "mcp", "server_label": "s"}}, "not_convertible"),
+        ({"text": {"format": {"type": "grammar"}}}, "not_convertible"),
+        ({"input": [{"type": "web_search_call", "id": "ws_0"}]}, "not_convertible"),
+        (
+            {"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}]},
+            "not_convertible",
+        ),
+        ({"input": 7}, "unreadable_request"),
+    ],
+)
+async def test_call_without_a_chat_of_its_turns_is_forwarded(body: dict[str, Any], code: str) -> None:
+    async with before(status(200, response(message("Paris")))) as made:
+        answer = (await ask(made, **body)).json()
+        assert made.server.bodies == [QUESTION | body]
+    assert answer["output"] == [message("Paris")]
+    assert (answer["uncertainty"]["status"], answer["uncertainty"]["warning"]["code"]) == ("not_scored", code)
+
+
+async def test_missing_route_is_reported_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async with before(status(404, {"detail": "Not Found"})) as made:
+        answer = await ask(made)
+        await made.at_rest()
+    assert (answer.status_code, answer.json()) == (404, {"detail": "Not Found"})
+    assert "x-score-id" not in answer.headers
+    assert "/v1/responses" in caplog.text
+
+
+# The chat with the same turns
+
+
+def called(text: Any, *names: str) -> dict[str, Any]:
+    calls = [
+        {"id": f"c{name}", "type": "function", "function": {"name": name, "arguments": "{}"}}
+        for name in names
+    ]
+    return {"role": "assistant", "content": text, "tool_calls": calls}
+
+
+def call_of(name: str) -> dict[str, Any]:
+    return {
+        "type": "function_call",
+        "call_id": f"c{name}",
+        "name": name,
+        "arguments": "{}",
+        "status": "completed",
+    }
+
+
+def said(role: str, *parts: Any) -> dict[str, Any]:
+    return {"role": role, "content": [{"type": kind, "text": text} for kind, text in parts]}
+
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
+CONVERTED: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"instructions": "Be brief."}, {"messages": [{"role": "system", "content": "Be brief."}, *TURNS]}),
+    (
+        {
+            "input": [
+                {"role": "developer", "content": "d"},
+                said("user", ("input_text", "a"), ("input_text", "b")),
+            ]
+        },
+        {"messages": [{"role": "developer", "content": "d"}, said("user", ("text", "a"), ("text", "b"))]},
+    ),
+    (
+        {
+            "input": [
+                said("user", ("input_text", "a")),
+                message("b"),
+                {**REASONING},
+                said("user", ("input_text", "c")),
+            ]
+        },
+        {
+            "messages": [
+                {"role": role, "content": text}
+                for role, text in zip(("user", "assistant", "user"), "abc", strict=True)
+            ]
+        },
+    ),
+    (
+        {
+            "input": [
+                {"role": "user", "content": "a"},
+                message("b"),
+                call_of("f"),
+                call_of("g"),
+                {"type": "function_call_output", "call_id": "cf", "output": "1"},
+                {
+                    "type": "function_call_output",
+                    "call_id": "cg",
+                    "output": [{"type": "input_text", "text": "2"}],
+                },
+                call_of("h"),
+            ]
+        },
+        {
+            "messages": [
+                {"role": "user", "content": "a"},
+                called("b", "f", "g"),
+                {"role": "tool", "tool_call_id": "cf", "content": "1"},
+                {"role": "tool", "tool_call_id": "cg", "content": "2"},
+                called(None, "h"),
+            ]
+        },
+    ),
+    (
+        {
+            "input": [
+                {"role": "user", "content": [{"type": "input_image", "image_url": "data:a", "detail": "low"}]}
+            ]
+        },
+        {
+            "messages": [
+                {
+                    "role": "user",
+                    "content": [{"type": "image_url", "image_url": {"url": "data:a", "detail": "low"}}],
+                }
+            ]
+        },
+    ),
+    (
+        {"tools": [TOOL], "tool_choice": {"type": "function", "name": "f"}, "parallel_tool_calls": False},
+        {
+            "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}],
+            "tool_choice": {"type": "function", "function": {"name": "f"}},
+            "parallel_tool_calls": False,
+        },
+    ),
+    (
+        {"text": {"format": {"type": "json_schema", "name": "n", "schema": SCHEMA, "strict": True}}},
+        {
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "n", "schema": SCHEMA, "strict": True},
+            }
+        },
+    ),
+    ({"max_output_tokens": 3000}, {"max_tokens": 3000}),
+    ({"reasoning": {"effort": "low", "summary": "auto"}}, {"reasoning_effort": "low"}),
+    (
+        {"text": {"verbosity": "low"}, "chat_template_kwargs": {"a": 1}},
+        {"verbosity": "low", "chat_template_kwargs": {"a": 1}},
+    ),
+]
+
+
+@pytest.mark.parametrize(("body", "chat"), CONVERTED, ids=[str(list(body))[:40] for body, _ in CONVERTED])
+async def test_samples_are_chats_with_the_same_turns(body: dict[str, Any], chat: dict[str, Any]) -> None:
+    aside = {"store": False, "truncation": "auto", "include": ["reasoning.encrypted_content"], "user": "u"}
+    async with before(status(200, response(message("Paris")))) as made:
+        assert (await ask(made, **body, **aside)).json()["uncertainty"]["status"] == "scored"
+        [draw] = samples(made)
+    assert {name: draw.get(name) for name in chat} == chat
+    unknown = {"input", "instructions", "text", "reasoning", "max_output_tokens", *aside}
+    assert not unknown & draw.keys()
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(
+            st.sampled_from(["type", "role", "content", "text", "format", "output", "call_id", "name"]), inner
+        )
+        | st.sampled_from([{"type": "message"}, {"type": "function_call"}, {"type": "function", "name": "f"}])
+    ),
+    max_leaves=6,
+)
+NAMES = ["input", "instructions", "tools", "tool_choice", "text", "reasoning", "include", "prompt"]
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), values))
+def test_any_call_is_converted_or_unscorable(body: dict[str, Any]) -> None:
+    try:
+        made = wire_prompt(Responses().call({"input": "?"} | body), "chat")
+    except Unscorable as reason:
+        assert reason.code in ("unreadable_request", "not_convertible", "stored_conversation")
+    else:
+        json.dumps(made.marks)
+
+
+EVENT_TYPES = [event["type"] for event in events(REASONING, message("a"), refusing(), CALL)]
+MEMBERS = ["output", "content", "text", "delta", "logprobs", "item", "part", "response", "incomplete_details"]
+payloads = st.recursive(
+    st.none() | st.integers() | st.text(max_size=3) | st.sampled_from([message("a"), CALL, refusing()]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(MEMBERS), inner),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.sampled_from(MEMBERS), payloads), st.none() | st.sampled_from(EVENT_TYPES))
+def test_any_response_and_event_can_be_read_and_stripped(payload: dict[str, Any], kind: str | None) -> None:
+    api, payload = Responses(), payload if kind is None else {**payload, "type": kind}
+    StreamedAnswer().take(api.read(payload))
+    judged_choice(api.read(payload))
+    for stripped in (api.textless(payload), api.let_through(payload, None), api.abstaining(payload, "")):
+        assert stripped is None or api.without_logprobs(stripped)
+
+
+# Streams
+
+OPENAI = events(REASONING, message("Paris"))
+SHAPES: dict[str, tuple[list[bytes], str]] = {
+    "openai": ([wire(event) for event in OPENAI], "completed"),
+    "incomplete": (
+        [
+            wire(event)
+            for event in events(
+                message("Paris"), end="incomplete", incomplete_details={"reason": "max_output_tokens"}
+            )
+        ],
+        "incomplete",
+    ),
+    "without sequence numbers or types": (
+        [
+            wire({k: v for k, v in event.items() if k != "sequence_number"}, typed=False)
+            for event in events(message("Paris"))
+        ],
+        "completed",
+    ),
+    "unknown events": (
+        [
+            b": hi\n\n",
+            *map(wire, [{"type": "keepalive"}, *OPENAI[:-1], {"type": "x.y", "item": 7}, OPENAI[-1]]),
+        ],
+        "completed",
+    ),
+    "several messages": (
+        [wire(event) for event in events(message("Par"), message("is", 1))],
+        "completed",
+    ),
+    "done": ([*map(wire, OPENAI), b"data: [DONE]\n\n"], "completed"),
+    "no output at the end": (
+        [*map(wire, OPENAI[:-1]), wire({"type": "response.completed", "response": {"model": MODEL}})],
+        "completed",
+    ),
+}
+
+
+@pytest.mark.parametrize(("sent", "end"), SHAPES.values(), ids=SHAPES)
+async def test_last_event_has_the_score_and_others_are_unchanged(sent: list[bytes], end: str) -> None:
+    async with before(pieces(*sent)) as made:
+        answer = await ask(made, stream=True)
+        kept = await made.scored(answer.headers["x-score-id"])
+    last = next(event for event in sent if f'"response.{end}"'.encode() in event)
+    begun, after = b"".join(sent[: sent.index(last)]), b"".join(sent[sent.index(last) + 1 :])
+    assert answer.content.startswith(begun) and answer.content.endswith(after)
+    [carrier] = [event for event in events_of(answer.content) if "uncertainty" in event.get("response", {})]
+    score = carrier["response"].pop("uncertainty")
+    assert carrier == events_of(last)[0]
+    assert score == kept and score["candidate"]["mode"] == 0
+    assert f"event: response.{end}\ndata: ".encode() in answer.content
+
+
+async def test_words_do_not_wait_for_the_score() -> None:
+    read = asyncio.Event()
+
+    async def when_read(exchange: Exchange) -> None:
+        await read.wait()
+        await answers("Paris")(exchange)
+
+    async with before(streamed(message("Paris")), when_read) as made, asyncio.timeout(60):
+        body = QUESTION | {"stream": True}
+        async with made.http.stream("POST", "/v1/responses", json=body) as answer:
+            received = b""
+            async for piece in answer.aiter_raw():
+                received += piece
+                if b"response.output_item.done" in received:
+                    read.set()
+    assert b'"status":"scored"' in received
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        {"type": "error", "code": "server_error", "message": "out of memory"},
+        {"type": "response.failed", "response": response(status="failed", error={"message": "x"})},
+        None,
+    ],
+    ids=["error", "failed", "no end"],
+)
+async def test_stream_without_an_answer_is_forwarded_and_not_scored(last: dict[str, Any] | None) -> None:
+    sent = [*map(wire, OPENAI[:-1]), *([wire(last)] if last else [])]
+    async with before(pieces(*sent)) as made:
+        answer = await ask(made, stream=True)
+        kept = await made.scored(answer.headers["x-score-id"], "not_scored")
+    assert answer.content == b"".join(sent) and kept["warning"]["code"] == "no_answer"
+
+
+@pytest.mark.parametrize("mode", ["off", "on"])
+@pytest.mark.parametrize("is_whole", [False, True])
+async def test_stream_ended_by_its_connection_is_complete_after_its_last_event(
+    is_whole: bool, mode: str
+) -> None:
+    ends = events(message("Paris"), instructions="x" * 10_000)
+
+    async def dies(exchange: Exchange) -> None:
+        await exchange.start_stream()  # neither a length nor chunks
+        exchange.writer.write(b"".join(map(wire, ends if is_whole else ends[:-1])))
+        exchange.writer.close()
+
+    async with before(dies) as made:
+        answer = await ask(made, mode, stream=True)
+    assert ("error" in events_of(answer.content)[-1]) is not is_whole
+
+
+@pytest.mark.parametrize(
+    ("item", "code"), [(CALL, "tool_call"), (refusing(), "refusal"), (REASONING, "no_text")], ids=str
+)
+async def test_streamed_answer_without_text_is_not_scored(item: dict[str, Any], code: str) -> None:
+    async with before(streamed(item)) as made:
+        answer = await ask(made, stream=True)
+        await made.at_rest()
+    [score] = scores(answer, stream=True)
+    assert (score["status"], score["warning"]["code"]) == ("not_scored", code)
+
+
+# Effort `none`
+
+TOKENS = [{"token": text, "logprob": -0.5, "top_logprobs": []} for text in ("Pa", "ris")]
+
+
+def telling(exchange: Exchange) -> dict[str, Any]:
+    return message("Paris", tokens=TOKENS if LOGPROBS in exchange.body.get("include", ()) else None)
+
+
+async def with_logprobs(exchange: Exchange) -> None:
+    own = telling(exchange)
+    own_behaviour = streamed(own) if exchange.body.get("stream") else status(200, response(own))
+    await own_behaviour(exchange)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("asked", [False, True])
+async def test_logprobs_are_requested_and_returned_only_if_the_caller_asked(
+    asked: bool, stream: bool
+) -> None:
+    include = ["reasoning.encrypted_content", *([LOGPROBS] if asked else [])]
+    async with before(with_logprobs) as made:
+        answer = await ask(made, stream=stream, include=include, eigencal={"effort": "none"})
+        assert [body["include"] for body in made.server.bodies] == [["reasoning.encrypted_content", LOGPROBS]]
+    [score] = scores(answer, stream=stream)
+    assert (score["status"], score["num_samples"]) == ("scored", 0)
+    assert 0 < score["probability_correct"] < 1
+    assert ("-0.5" in answer.text) is asked
+
+
+async def test_response_of_a_server_that_refuses_logprobs_is_returned() -> None:
+    async def refusing_(exchange: Exchange) -> None:
+        refused = status(400, {"error": {"message": "logprobs are not supported"}})
+        await (refused if "include" in exchange.body else status(200, response(message("Paris"))))(exchange)
+
+    async with before(refusing_) as made:
+        score = (await ask(made, eigencal={"effort": "none"})).json()["uncertainty"]
+    assert (score["status"], score["warning"]["code"]) == ("not_scored", "no_log_probability")
+
+
+# Abstaining
+
+
+async def test_every_message_is_replaced_if_the_caller_asks_to_abstain() -> None:
+    own = response(REASONING, message("Ni"), message("ce", 1))
+    async with before(status(200, own), active=plain()) as made:
+        answer = await ask(made, eigencal={"target_error": 0.2, "abstain": True})
+    body = answer.json()
+    texts = [part["text"] for item in body["output"] for part in item["content"]]
+    assert texts == ["I am not sure enough to answer this."] * 2
+    assert (body["uncertainty"]["withheld"], body["usage"]) == ("Nice", own["usage"])
+    assert answer.headers["x-decision"] == "abstain"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("text", "is_sent"), [("Paris", True), ("Nice", False)])
+async def test_the_settings_may_abstain(text: str, is_sent: bool, stream: bool) -> None:
+    thought = {**REASONING, "summary": [{"type": "summary_text", "text": "Nice or Paris"}]}
+    output = thought, message(text, tokens=[{"token": text, "logprob": -0.1}])
+    own = streamed(*output) if stream else status(200, response(*output))
+    async with before(own, active=plain(), **POLICY) as made:
+        answer = await ask(made, stream=stream)
+    [score] = scores(answer, stream=stream)
+    assert score["decision"]["action"] == ("answer" if is_sent else "abstain")
+    assert (text in answer.text, "Ask somebody else." in answer.text) == (is_sent, not is_sent)
+    assert "or Paris" not in answer.text and "-0.1" not in answer.text
+    if stream:
+        sent = events_of(answer.content)
+        assert [event["sequence_number"] for event in sent] == list(range(len(sent)))
+        delta = next(event["delta"] for event in sent if event["type"] == "response.output_text.delta")
+        assert sent[-1]["response"]["output"][0]["content"][0]["text"] == delta
+        assert sent[-1]["response"]["usage"] == response()["usage"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("item", [CALL, refusing()], ids=["tool call", "refusal"])
+async def test_tool_calls_and_refusals_pass_without_their_text(item: dict[str, Any], stream: bool) -> None:
+    # vLLM puts log-probabilities, and so the text, into the message, too.
+    output = REASONING | {"summary": [{"text": "Nice"}]}, message("Nice") | {"logprobs": ["Nice"]}, item
+    if item is not CALL:
+        output = output[0], item
+    own = streamed(*output) if stream else status(200, response(*output))
+    async with before(own, active=plain(), **POLICY) as made:
+        answer = await ask(made, stream=stream)
+    assert "Nice" not in answer.text and scores(answer, stream=stream)
+    whole = events_of(answer.content)[-1]["response"] if stream else answer.json()
+    assert item in whole["output"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    "body", [{"background": True}, {"previous_response_id": "resp_0"}, {"tools": [{"type": "web_search"}]}]
+)
+async def test_callers_cannot_opt_out_of_abstaining(body: dict[str, Any], stream: bool) -> None:
+    own = streamed(message("Nice")) if stream else status(200, response(message("Nice")))
+    async with before(own, active=plain(), **POLICY) as made:
+        answer = await ask(made, "off", stream=stream, **body)
+        stored = await made.http.get("/v1/responses/resp_1")
+    assert "Ask somebody else." in answer.text and "Nice" not in answer.text
+    assert (stored.status_code, stored.json()["error"]["code"]) == (403, "scope_required")
+
+
+async def test_broken_stream_is_held_and_replaced() -> None:
+    async with before(pieces(*map(wire, OPENAI[:-1])), active=plain(), **POLICY) as made:
+        answer = await ask(made, stream=True)
+    assert "Paris" not in answer.text and "Ask somebody else." in answer.text
+
+
+# Stored responses
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/responses/resp_1?include=a"),
+        ("GET", "/v1/responses/resp_1/input_items?limit=2"),
+        ("DELETE", "/v1/responses/resp_1"),
+        ("POST", "/v1/responses/resp_1/cancel"),
+    ],
+)
+async def test_stored_responses_are_forwarded_without_a_score(method: str, path: str) -> None:
+    own = response(message("Paris"))
+    async with before(status(200, own)) as made:
+        answer = await made.http.request(method, path)
+        if method == "GET":
+            assert made.server.gets == [path] and answer.status_code == 404
+        else:
+            [call] = made.server.requests
+            assert (call.method, call.path, call.data) == (method, path, b"")
+            assert answer.json() == own
+    assert "x-score-id" not in answer.headers
+
+
+async def test_id_of_a_response_stays_within_its_route() -> None:
+    async with before(raw(b"{}")) as made:
+        answer = await made.http.get("/v1/responses/%2e%2e")
+        assert answer.status_code == 422 and not made.server.gets
