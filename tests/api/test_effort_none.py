@@ -449,7 +449,7 @@ async def test_embedder_started_later_is_identified(started: Served, monkeypatch
 
 def active(**parts: Any) -> Active:
     """Return an active calibration for conversations of the scripted server."""
-    request = serving_of(Settings(llm_backend="vllm")).request(messages=(Message("user", "?"),))
+    request = serving_of(Settings()).request(messages=(Message("user", "?"),))
     llm = HttpLanguageModel("http://127.0.0.1:9", model=MODEL).identity(request)
     wanted = service_fingerprint(llm, request.sampling, FakeEmbedder(16).identity)
     parts = {"selectors": {0: of_log_probability(1.0), 3: selector()}} | parts

@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import Literal
 
 import pytest
-
 from service.llm.embedded import EmbeddedLanguageModel
+
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import FEW_SHOT, Draw, GenerationRequest, PromptShape, Sampling
 from tests.e2e.conftest import WEIGHTS, VllmServer

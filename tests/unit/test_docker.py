@@ -86,7 +86,6 @@ class TestCompose:
             if value is not None:
                 monkeypatch.setenv(name, interpolated(value))
         settings = Settings()
-        assert settings.llm_backend == "vllm"
         assert settings.llm_url == "http://llm:8000/v1"
         assert settings.llm_priority
         assert settings.database_url == ""
@@ -164,7 +163,7 @@ class TestExample:
         offered = set(re.findall(r"^#?([A-Z_]+)=", EXAMPLE, re.MULTILINE))
         defaults = {name: value for name, value in environment("eigencal").items() if value is not None}
         ours = {name for name in defaults if name.startswith("EIGENCAL_LLM_")}
-        assert ours == {"EIGENCAL_LLM_BACKEND", "EIGENCAL_LLM_URL", "EIGENCAL_LLM_PRIORITY"}
+        assert ours == {"EIGENCAL_LLM_URL", "EIGENCAL_LLM_PRIORITY"}
         assert ours | {"EIGENCAL_LLM_API_KEY", "EIGENCAL_LLM_MODEL"} <= offered
 
     def test_composition_uses_a_gpu_by_default_and_contains_no_secret(self) -> None:

@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from service.errors import DeadlineExceeded, LLMUnavailable, ModelNotFound, Overloaded, PromptTooLong
-from service.llm import embedded
 from service.llm.embedded import (
     Continuation,
     EmbeddedLanguageModel,
@@ -20,6 +17,9 @@ from service.llm.embedded import (
     StoppedError,
     converted_model,
 )
+
+from service.errors import DeadlineExceeded, LLMUnavailable, ModelNotFound, Overloaded, PromptTooLong
+from service.llm import embedded
 from service.llm.port import GenerationRequest, Message, Sampling
 from service.llm.weights import WeightsError
 
