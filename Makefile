@@ -1,6 +1,6 @@
 # The commands that anyone has to know:
 #   make run        install, start an LLM server and the service here, score two prompts, calibrate, score again
-#   make stop       stop both
+#   make stop       stop both of them
 #   make test       install, run the quick tests: units, API, clients, command lines; minutes
 #   make test-slow  faults, weights, golden numbers, end to end, docs
 # The others: check, check-docker, check-kubernetes, check-secrets, bench, bench-rivals, examples, record-devset,

@@ -1,112 +1,59 @@
-"""The embedded LLM with real weights, and its sampling loop on a toy model."""
+"""The sampling loop on a toy model, and the LLM with its real weights."""
 
-import asyncio
-import contextlib
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from service.llm.embedded import (
-    Continuation,
-    EmbeddedLanguageModel,
-    Sampler,
-    StoppedError,
-    converted_model,
-)
 
-from service.errors import DeadlineExceeded, LLMUnavailable, ModelNotFound, Overloaded, PromptTooLong
-from service.llm import embedded
-from service.llm.port import GenerationRequest, Message, Sampling
-from service.llm.weights import WeightsError
+from demo import model as model_module
+from demo.model import Model, Token, converted_model
+from service.llm.port import Sampling
+from service.llm.weights import SMOLLM2, WeightsError, find
+from tests.demo.toy import AFTER, ToyNetwork, toy_model
 
-LINE = Sampling(stop=("\n",), max_tokens=16)
+WEIGHTS = Path(__file__).parents[2] / "data" / "weights"
 
 
-# The sampling loop, on a model with given next-token scores
+def drawn(
+    count: int,
+    prompt: list[int],
+    network: ToyNetwork | None = None,
+    *,
+    eos: tuple[int, ...] = (),
+    num_alternatives: int = 0,
+    **changes: Any,
+) -> list[list[Token]]:
+    """Return the tokens of each answer."""
+    sampling = Sampling(**({"temperature": 1.0, "max_tokens": 50, "stop": ("\n",), "seed": 1} | changes))
+    answers: list[list[Token]] = [[] for _ in range(count)]
+    for step in toy_model(network, eos).draw(prompt, count, sampling, num_alternatives):
+        for token in step:
+            answers[token.index].append(token)
+    return answers
 
 
-class ToyCache:
-    def __init__(self) -> None:
-        self.length, self.rows, self.widths = 0, 1, []
-
-    def batch_repeat_interleave(self, repeats: int) -> None:
-        self.rows = repeats
-
-    def batch_select_indices(self, indices: Any) -> None:
-        self.rows = len(indices)
+def text(answer: list[Token]) -> str:
+    return "".join(token.piece for token in answer)
 
 
-class ToyModel:
-    """Each token has fixed scores for its successor. Records the batch of each call."""
-
-    def __init__(self, scores: dict[int, list[float]]) -> None:
-        self.scores = scores
-        self.batches: list[tuple[int, int]] = []
-
-    def __call__(self, *, input_ids: Any, past_key_values: Any, use_cache: bool, logits_to_keep: int) -> Any:
-        import torch
-
-        cache = past_key_values or ToyCache()
-        assert use_cache
-        assert cache.rows == input_ids.shape[0]
-        self.batches.append(tuple(input_ids.shape))
-        rows = [self.scores[int(token)] for token in input_ids[:, -1]]
-        logits = torch.tensor(rows)[:, None, :]
-
-        class Output:
-            pass
-
-        output = Output()
-        output.logits, output.past_key_values = logits, cache
-        return output
-
-
-class Letters:
-    """Token i is letter i; the last token is a newline."""
-
-    def decode(self, tokens: list[int], **_: Any) -> str:
-        return "".join("abc\n"[token] for token in tokens)
-
-
-NEVER = -math.inf
-AFTER = {0: [0.0, 0.0, NEVER, 0.0], 1: [NEVER, 0.0, 1.0, 2.0], 2: [0.0, NEVER, NEVER, NEVER]}
-
-
-def filled(
-    count: int, prompt: list[int], model: ToyModel | None = None, eos: tuple[int, ...] = (), **how: Any
-) -> list[Continuation]:
-    rows = [Continuation() for _ in range(count)]
-    arguments = {"temperature": 1.0, "max_tokens": 50, "stop": ("\n",)}
-    options = {name: how.pop(name) for name in ("seed", "is_stopped", "num_alternatives") if name in how}
-    sampler = Sampler(model or ToyModel(AFTER), Letters(), eos)
-    with contextlib.suppress(StoppedError):
-        sampler.draw(prompt, rows, Sampling(**(arguments | how)), **options)
-    return rows
-
-
-drawn = partial(filled, seed=1)
-
-
-def first_tokens(count: int, prompt: list[int], **changes: Any) -> Counter[int]:
-    return Counter(row.tokens[0] for row in drawn(count, prompt, max_tokens=1, **changes))
+def first_tokens(count: int, prompt: list[int], **changes: Any) -> Counter[str]:
+    return Counter(answer[0].token for answer in drawn(count, prompt, max_tokens=1, **changes))
 
 
 @pytest.mark.parametrize(
     ("changes", "shares"),
     [
-        ({}, {1: 0.0900, 2: 0.2447, 3: 0.6652}),
-        ({"temperature": 0.5}, {1: 0.0159, 2: 0.1173, 3: 0.8668}),
-        ({"top_k": 2}, {2: 0.2689, 3: 0.7311}),
-        ({"top_p": 0.6}, {3: 1.0}),
-        ({"top_p": 0.7}, {2: 0.2689, 3: 0.7311}),
-        ({"temperature": 0.0}, {3: 1.0}),
+        ({}, {"b": 0.0900, "c": 0.2447, "\n": 0.6652}),
+        ({"temperature": 0.5}, {"b": 0.0159, "c": 0.1173, "\n": 0.8668}),
+        ({"top_k": 2}, {"c": 0.2689, "\n": 0.7311}),
+        ({"top_p": 0.6}, {"\n": 1.0}),
+        ({"top_p": 0.7}, {"c": 0.2689, "\n": 0.7311}),
+        ({"temperature": 0.0}, {"\n": 1.0}),
     ],
 )
-def test_tokens_follow_the_requested_distribution(changes: dict[str, Any], shares: dict[int, float]) -> None:
+def test_tokens_follow_the_requested_distribution(changes: dict[str, Any], shares: dict[str, float]) -> None:
     seen = first_tokens(1500, [1], **changes)
     assert set(seen) == set(shares)
     for token, share in shares.items():
@@ -114,159 +61,72 @@ def test_tokens_follow_the_requested_distribution(changes: dict[str, Any], share
 
 
 @pytest.mark.parametrize("changes", [{"temperature": 0.3}, {"temperature": 0.0}, {"top_p": 0.6}], ids=str)
-def test_total_logprob_is_of_the_models_distribution(changes: dict[str, Any]) -> None:
-    for row in drawn(20, [0], **changes):
-        expected, last = 0.0, 0
-        for token in row.tokens:  # including the newline that ended the row
-            weights = [math.exp(score) for score in AFTER[last]]
-            expected, last = expected + math.log(weights[token] / sum(weights)), token
-        assert row.truncated or row.tokens[-1] == 3
-        assert math.fsum(row.logprobs) == pytest.approx(expected, abs=1e-5)
+def test_logprobs_are_of_the_models_distribution(changes: dict[str, Any]) -> None:
+    for answer in drawn(20, [0], num_alternatives=2, **changes):
+        last = 0
+        for token in answer:  # including the newline that ended the answer
+            letter = "abc\n".index(token.token)
+            total = math.log(sum(map(math.exp, AFTER[last])))
+            assert token.logprob == pytest.approx(AFTER[last][letter] - total, abs=1e-5)
+            likeliest = sorted(AFTER[last], reverse=True)[:2]
+            expected = [score - total for score in likeliest]
+            assert list(token.alternatives.values()) == pytest.approx(expected, abs=1e-5)
+            last = letter
+        assert answer[-1].finish_reason == "length" or answer[-1].token == "\n"
 
 
-def test_top_first_tokens_are_of_the_models_distribution() -> None:
-    for row in drawn(2, [0, 1], temperature=0.0, num_alternatives=2):
-        total = math.log(1 + math.e + math.e**2)
-        assert row.first_tokens == pytest.approx({"\n": 2 - total, "c": 1 - total}, abs=1e-5)
-    assert drawn(1, [1])[0].first_tokens == {}
-
-
-def test_rows_end_before_the_stop_string() -> None:
-    rows = drawn(50, [0])
-    assert all(row.ended and not row.truncated and "\n" not in row.text for row in rows)
-    assert len({row.text for row in rows}) > 5
+def test_answers_end_before_the_stop_string() -> None:
+    answers = drawn(50, [0])
+    assert all(answer[-1].finish_reason == "stop" and "\n" not in text(answer) for answer in answers)
+    assert all(token.finish_reason is None for answer in answers for token in answer[:-1])
+    assert len({text(answer) for answer in answers}) > 5
 
 
 def test_end_tokens_and_max_tokens() -> None:
-    assert all(row.text == "a" * len(row.text) for row in drawn(20, [0], eos=(1,)))
-    rows = drawn(20, [2], stop=(), max_tokens=1)
-    assert all((row.text, row.truncated) == ("a", True) for row in rows)
+    assert all(text(answer) == "a" * len(text(answer)) for answer in drawn(20, [0], eos=(1,)))
+    for answer in drawn(20, [2], stop=(), max_tokens=1):
+        assert (text(answer), answer[-1].finish_reason) == ("a", "length")
 
 
-def test_the_prompt_is_computed_once_and_ended_rows_leave_the_batch() -> None:
-    model = ToyModel(AFTER)
-    drawn(20, [0, 1, 2, 0], model)
-    assert model.batches[0] == (1, 4)
-    widths = [rows for rows, _ in model.batches[1:]]
+def test_a_piece_waits_while_it_may_begin_a_stop_string() -> None:
+    for answer in drawn(30, [0], stop=("aab",), max_tokens=12, eos=(3,)):
+        whole = "".join(token.token for token in answer).rstrip("\n")
+        assert text(answer) == whole.partition("aab")[0]
+    [answer] = drawn(1, [2], stop=("ax",), max_tokens=1)  # an end that begins no stop string is sent
+    assert text(answer) == "a"
+
+
+def test_half_a_character_waits_for_the_rest() -> None:
+    assert model_module._num_held("caf\ufffd", ()) == 1
+    assert model_module._num_held("caf\u00e9", ("\u00e9t\u00e9",)) == 1
+
+
+def test_the_prompt_is_computed_once_and_ended_answers_leave_the_batch() -> None:
+    network = ToyNetwork()
+    drawn(20, [0, 1, 2, 0], network)
+    assert network.batches[0] == (1, 4)
+    widths = [rows for rows, _ in network.batches[1:]]
     assert widths == sorted(widths, reverse=True)
     assert widths[-1] < 20
-    assert all(length == 1 for _, length in model.batches[1:])
+    assert all(length == 1 for _, length in network.batches[1:])
 
 
-def test_stopping_keeps_the_rows_that_have_ended() -> None:
-    looks = iter([False, False, False, True])
-    rows = drawn(50, [0], is_stopped=lambda: next(looks))
-    assert {row.ended for row in rows} == {True, False}
+def test_answers_that_exceed_a_batch_are_drawn_in_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_module, "MAX_BATCH_TOKENS", 2 * 51)
+    network = ToyNetwork()
+    answers = drawn(5, [0], network)
+    assert all(answer[-1].finish_reason for answer in answers)
+    assert max(rows for rows, _ in network.batches) == 2
+    assert len({text(answer) for answer in answers}) > 1
 
 
-def test_samples_without_a_seed_differ_and_leave_the_global_generator() -> None:
+def test_a_seed_repeats_the_answers_and_no_seed_leaves_the_global_generator() -> None:
     import torch
 
     state = torch.get_rng_state()
-    texts = set()
-    for _ in range(3):
-        texts.add(tuple(row.text for row in filled(30, [0])))
-    assert len(texts) == 3
+    assert drawn(5, [0], seed=7) == drawn(5, [0], seed=7)
+    assert len({tuple(map(text, drawn(30, [0], seed=None))) for _ in range(3)}) == 3
     assert torch.equal(state, torch.get_rng_state())
-
-
-# The adapter with the real weights
-
-
-def played(cache: Path, scenario: Callable[[EmbeddedLanguageModel], Awaitable[Any]], **settings: Any) -> Any:
-    async def main() -> Any:
-        llm = EmbeddedLanguageModel(cache, **settings)
-        await llm.start()
-        try:
-            return await scenario(llm)
-        finally:
-            await llm.stop()
-
-    return asyncio.run(main())
-
-
-def question(n: int = 4, **more: Any) -> GenerationRequest:
-    arguments = {"sampling": LINE, "prompt": "What is the capital of France?"} | more
-    return GenerationRequest(num_samples=n, **arguments)
-
-
-@pytest.mark.weights
-def test_conversion_happens_once_and_leaves_nothing_else(llm_weights: Path) -> None:
-    folder = converted_model(llm_weights)
-    made_at = folder.stat().st_mtime_ns
-    assert converted_model(llm_weights) == folder
-    assert folder.stat().st_mtime_ns == made_at
-    assert not [
-        path for path in llm_weights.iterdir() if path.name.startswith(f".{folder.name}.") and path.is_dir()
-    ]
-    assert "quantization_config" not in (folder / "config.json").read_text()
-
-
-@pytest.mark.weights
-@pytest.mark.parametrize("messages", [None, (Message("user", "Say hello."),)], ids=["prompt", "chat"])
-def test_total_logprob_equals_that_of_one_pass_over_prompt_and_answer(
-    llm_weights: Path, messages: tuple[Message, ...] | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import torch
-
-    sampling = Sampling(temperature=0.7, seed=3, max_tokens=12, stop=("\n",))
-    request = question(6, sampling=sampling, messages=messages, **({"prompt": None} if messages else {}))
-
-    async def scenario(llm: EmbeddedLanguageModel) -> None:
-        kept: list[Continuation] = []
-        as_output, sampler = embedded._output, llm._sampler
-        monkeypatch.setattr(embedded, "_output", lambda row: kept.append(row) or as_output(row))
-        generation = await llm.generate(request)
-        assert sampler is not None
-        prompt = llm._tokens(request)
-        for row, draw in zip(kept, generation.draws, strict=True):
-            with torch.inference_mode():
-                logits = sampler._model(input_ids=torch.tensor([prompt + row.tokens])).logits[0]
-            logprobs = torch.log_softmax(logits, dim=-1)[len(prompt) - 1 : -1]
-            expected = sum(float(logprobs[i, token]) for i, token in enumerate(row.tokens))
-            assert draw.total_logprob == pytest.approx(expected, abs=2e-3)
-            assert draw.num_tokens == len(row.tokens)
-            assert draw.logprob == pytest.approx(expected / len(row.tokens), abs=2e-3)
-
-    played(llm_weights, scenario)
-
-
-@pytest.mark.weights
-def test_port_behaviour_on_a_loaded_model(llm_weights: Path) -> None:
-    long = Sampling(
-        temperature=0, max_tokens=1000
-    )  # greedy decoding after few-shot text ends only at the limit
-
-    async def scenario(llm: EmbeddedLanguageModel) -> None:
-        seeded = question(sampling=Sampling(temperature=1.0, seed=5, stop=("\n",)))
-        assert (await llm.generate(seeded)).draws == (await llm.generate(seeded)).draws
-        talk = question(
-            2, prompt=None, messages=(Message("user", "Say hello."),), sampling=Sampling(max_tokens=3)
-        )
-        assert all(draw.truncated for draw in (await llm.generate(talk)).draws)
-        assert llm.identity(talk).api == "chat"
-        with pytest.raises(ModelNotFound):
-            await llm.generate(question(model="other"))
-        with pytest.raises(PromptTooLong, match="maximum context length is 2048 tokens") as refused:
-            await llm.generate(question(prompt="word " * 3000))
-        assert "in the prompt, " in refused.value.detail
-        with pytest.raises(DeadlineExceeded):
-            await llm.generate(question(sampling=long, deadline_s=0.3))
-        await overload(llm, question(sampling=long))
-
-    played(llm_weights, scenario, max_waiting=1)
-
-
-async def overload(llm: EmbeddedLanguageModel, request: GenerationRequest) -> None:
-    """One call runs, one waits, the third is refused; cancelling both frees the model at the next token."""
-    tasks = [asyncio.create_task(llm.generate(request)) for _ in range(2)]
-    await asyncio.sleep(0)
-    with pytest.raises(Overloaded):
-        await llm.generate(question())
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    assert len((await llm.generate(question(2))).draws) == 2
 
 
 def test_missing_weights_say_how_to_get_them(tmp_path: Path) -> None:
@@ -274,14 +134,61 @@ def test_missing_weights_say_how_to_get_them(tmp_path: Path) -> None:
         converted_model(tmp_path)
 
 
-def test_not_started_is_unavailable(tmp_path: Path) -> None:
-    async def main() -> None:
-        llm = EmbeddedLanguageModel(tmp_path)
-        with pytest.raises(LLMUnavailable):
-            await llm.check()
-        with pytest.raises(LLMUnavailable):
-            await llm.generate(question())
-        await llm.stop()
-        await llm.stop()
+# The real weights
 
-    asyncio.run(main())
+
+@pytest.fixture(scope="module")
+def weights() -> Path:
+    if find(SMOLLM2, WEIGHTS) is None:
+        pytest.skip("the weights of the LLM are not fetched: make test")
+    return WEIGHTS
+
+
+@pytest.mark.weights
+def test_conversion_happens_once_and_leaves_nothing_else(weights: Path) -> None:
+    folder = converted_model(weights)
+    made_at = folder.stat().st_mtime_ns
+    assert converted_model(weights) == folder
+    assert folder.stat().st_mtime_ns == made_at
+    assert not [
+        path for path in weights.iterdir() if path.name.startswith(f".{folder.name}.") and path.is_dir()
+    ]
+    assert "quantization_config" not in (folder / "config.json").read_text()
+
+
+@pytest.mark.weights
+def test_logprobs_equal_those_of_one_pass_over_prompt_and_answer(
+    weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    monkeypatch.setattr(model_module, "PREFILL_TOKENS", 16)  # so that the prompt takes several passes
+    model = Model.load(weights)
+    turns = [{"role": "user", "content": "Say hello."}]
+    for prompt in (model.tokens("Q: What is the capital of France?\nA:"), model.chat_tokens(turns)):
+        ids: list[list[int]] = [[] for _ in range(6)]
+        logprobs: list[list[float]] = [[] for _ in range(6)]
+        choose = model._choose
+        chosen: list[list[int]] = []
+        with monkeypatch.context() as patch:
+            patch.setattr(model, "_choose", lambda *args: chosen.append(choose(*args)) or chosen[-1])  # noqa: B023
+            for step in model.draw(prompt, 6, Sampling(0.7, max_tokens=12, stop=("\n",), seed=3)):
+                for place, token in enumerate(step):
+                    ids[token.index].append(chosen[-1][place])
+                    logprobs[token.index].append(token.logprob)
+        for tokens, found in zip(ids, logprobs, strict=True):
+            with torch.inference_mode():
+                logits = model._network(input_ids=torch.tensor([prompt + tokens])).logits[0]
+            expected = torch.log_softmax(logits, dim=-1)[len(prompt) - 1 : -1]
+            assert found == pytest.approx(
+                [float(expected[i, token]) for i, token in enumerate(tokens)], abs=2e-3
+            )
+
+
+@pytest.mark.weights
+def test_pieces_are_the_text_also_of_characters_of_several_tokens(weights: Path) -> None:
+    model = Model.load(weights)
+    prompt = model.chat_tokens([{"role": "user", "content": "Repeat this: \U0001f30d \U0001f30d \U0001f30d"}])
+    tokens = [token for step in model.draw(prompt, 1, Sampling(0.5, max_tokens=24, seed=1)) for token in step]
+    assert "\ufffd" in "".join(token.token for token in tokens)
+    assert "\ufffd" not in "".join(token.piece for token in tokens[:-1])
