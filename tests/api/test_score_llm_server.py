@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from service.app import build_llm, create_app, own_keys, serving_of
 from service.calibration.calibration import service_fingerprint
 from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import Generation, LanguageModel
+from service.llm.port import Generation
 from service.scoring.score import ScoreCommand
 from service.settings import Settings
 from tests.api.test_score import calibration
@@ -33,7 +33,7 @@ class Post:
     """Scores a prompt with the given fields in an application in this process."""
 
     app: FastAPI
-    llm: LanguageModel
+    llm: HttpLanguageModel
     http: httpx.AsyncClient
 
     async def __call__(self, **body: Any) -> httpx.Response:

@@ -22,7 +22,6 @@ REFUSALS = ["400", "401", "403", "404", "405", "409", "413", "415", "422"]
 # A schema cannot describe the content of a file: a well-formed upload may still have no usable row.
 UPLOAD_ANSWERS = ["2xx", "401", "403", "404", "409", "413", "422"]
 # The LLM server checks the content of a call of the drop-in: the contract leaves it open.
-# The embedded LLM refuses with 400.
 OPEN_ANSWERS = ["2xx", "400", "401", "403", "404", "413", "422"]
 # A time that a key may end at is one to come, which no schema can say; and 500 keys of a scope are enough.
 KEY_ANSWERS = ["2xx", "401", "403", "404", "409", "422"]
