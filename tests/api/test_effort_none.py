@@ -20,8 +20,7 @@ from service.calibration.default import DEFAULT_IDS
 from service.embedding.port import FACTS, PAPER
 from service.errors import EmbedderUnavailable
 from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import LLMIdentity, Message, Sampling
-from service.scoring.score import Serving
+from service.llm.port import LLMIdentity, Message
 from service.settings import Settings
 from service.spectral.conformal import ConformalReference
 from service.spectral.correctness_model import AGREEMENT, CorrectnessModel
@@ -38,7 +37,7 @@ from tests.support.reports import FEW
 from tests.support.sqlite_store import SqliteStore
 
 DIMENSION = 8
-SERVING = Serving(20, Sampling(stop=("\n",)), Sampling())
+SERVING = serving_of(Settings())
 ASKED = {"prompt": "question 0", "effort": "none", "candidate": "two words", "candidate_logprob": -4.0}
 LIKELY = 1 / (1 + math.exp(-2))  # of `ASKED`
 Served = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
