@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from service.app import build_llm, own_keys, serving_of
 from service.cli import cli
-from service.settings import Settings, unknown_variables
+from service.settings import REMOVED, Settings, unknown_variables
 from tests.support.fakes import FakeEmbedder
 from tools.settings_table import table
 
@@ -110,11 +110,13 @@ def test_mistyped_setting_gives_a_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("EIGENCAL_HOST", "192.0.2.1")  # the end of the start
+    monkeypatch.setenv("EIGENCAL_LLM_BACKEND", "embedded")  # a former setting
     monkeypatch.setenv("EIGENCAL_NUM_SAMPELS", "40")
     monkeypatch.setenv("EIGENCAL_OTHERWISE", "not ours")
     result = CliRunner().invoke(cli, ["serve"])
     assert "EIGENCAL_HOST" in result.output
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        f"EIGENCAL_LLM_BACKEND is not a setting and is ignored{REMOVED['EIGENCAL_LLM_BACKEND']}.",
         "EIGENCAL_NUM_SAMPELS is not a setting and is ignored (did you mean EIGENCAL_NUM_SAMPLES?).",
         "EIGENCAL_OTHERWISE is not a setting and is ignored.",
     ]
