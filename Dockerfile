@@ -25,9 +25,10 @@ RUN python -m venv /opt/venv \
 COPY pyproject.toml ./
 COPY service/__init__.py service/
 RUN touch README.md LICENSE \
-    && /opt/venv/bin/pip install --no-build-isolation -c constraints.txt ".[embedded,otel]"
+    && /opt/venv/bin/pip install --no-build-isolation -c constraints.txt ".[demo,otel]"
 COPY README.md LICENSE ./
 COPY service service
+COPY demo demo
 RUN /opt/venv/bin/pip install --no-build-isolation --no-deps --force-reinstall .
 
 

@@ -1,6 +1,6 @@
 # The commands that anyone has to know:
-#   make run        install, start the service on this machine, score two prompts, calibrate, score again
-#   make stop       stop the service
+#   make run        install, start an LLM server and the service here, score two prompts, calibrate, score again
+#   make stop       stop both of them
 #   make test       install, run the quick tests: units, API, clients, command lines; minutes
 #   make test-slow  faults, weights, golden numbers, end to end, docs
 # The others: check, check-docker, check-kubernetes, check-secrets, bench, bench-rivals, examples, record-devset,
@@ -23,7 +23,7 @@ TYPESCRIPT := clients/typescript
 WEIGHTS := data/weights
 # What needs something installed besides; each has a target of its own.
 HEAVY := vllm or postgres or browser or caddy or prometheus or mpnet or clients or site or dist or docker
-QUICK := tests/unit tests/lab tests/api tests/client tests/cli
+QUICK := tests/unit tests/demo tests/lab tests/api tests/client tests/cli
 SLOW := tests/contract tests/docs tests/e2e tests/faults tests/golden tests/weights
 # Processes that run the tests; 0: one alone, auto: as many as cores and memory allow (tests/conftest.py).
 WORKERS ?= auto
@@ -45,12 +45,12 @@ $(PY):
 
 # The service and the command line, `eigencal`.
 $(VENV)/.installed: $(PY) pyproject.toml constraints.txt clients/python/pyproject.toml
-	$(PIP) install -c constraints.txt -e ".[embedded]" -e "clients/python[cli]"
+	$(PIP) install -c constraints.txt -e ".[demo]" -e "clients/python[cli]"
 	@touch $@
 
 # All that any test needs: pytest reads every file of tests, whichever it then runs. What `make run` needs is among it.
 $(VENV)/.installed-dev: $(PY) pyproject.toml constraints.txt clients/python/pyproject.toml
-	$(PIP) install -c constraints.txt -e ".[embedded,lab,dev,docs,release]" -e "clients/python[cli]"
+	$(PIP) install -c constraints.txt -e ".[demo,lab,dev,docs,release]" -e "clients/python[cli]"
 	@touch $(VENV)/.installed $@
 
 $(WEIGHTS)/.small: $(VENV)/.installed
@@ -62,10 +62,10 @@ $(WEIGHTS)/.mpnet: $(VENV)/.installed
 	@touch $@
 
 run: $(VENV)/.installed $(WEIGHTS)/.small
-	$(PY) -m service demo
+	$(PY) -m demo
 
 stop:
-	$(PY) -m service demo --stop
+	$(PY) -m demo --stop
 
 # Schemathesis is for tests/contract, and half a second in every process.
 test: $(VENV)/.installed-dev $(WEIGHTS)/.small
@@ -85,7 +85,7 @@ check: $(VENV)/.installed-dev
 examples: $(VENV)/.installed-dev
 	$(PY) -m tests.support.record_examples http://127.0.0.1:8000
 
-# The embedded model's answers to the bundled questions, from the service that `make run` has left.
+# The answers of the demonstration's LLM to the bundled questions, from the service that `make run` has left.
 record-devset: $(VENV)/.installed
 	$(PY) -m tools.record_demo
 

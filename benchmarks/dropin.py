@@ -20,7 +20,7 @@ import httpx2 as httpx
 
 from benchmarks.alternating import Rounds, describe
 from benchmarks.processes import PYTHON, ROOT, free_port, running, wait_for
-from service.llm.embedded import converted_model
+from demo.model import converted_model
 from tests.support.vllm import ENVIRONMENT, serve_command
 
 QUESTIONS = [
@@ -150,7 +150,6 @@ def service_before(
     port = free_port()
     env = {
         "EIGENCAL_PORT": str(port),
-        "EIGENCAL_LLM_BACKEND": "vllm",
         "EIGENCAL_LLM_URL": f"{llm}/v1",
         "EIGENCAL_EMBEDDER": str(ROOT / "data" / "weights" / embedder),
         "EIGENCAL_DATABASE_URL": f"sqlite:///{folder / f'{port}.db'}",

@@ -1,6 +1,6 @@
 """Long answers of a real LLM, scored claim by claim: sixty questions with facts that a rule checks.
 
-    python -m benchmarks.long_answers [--llm embedded] [--embedder all-mpnet-base-v2] [--answers 11] [--uqlm]
+    python -m benchmarks.long_answers [--embedder all-mpnet-base-v2] [--answers 11] [--uqlm]
 
 The LLM (SmolLM2-135M, or the weights in `--weights FOLDER` by vLLM) answers each question several times
 (temperature .7, 160 tokens). Answers are kept in .cache; `--again` samples new ones. Each sentence with a
@@ -28,6 +28,7 @@ from benchmarks.long_questions import FIRST, Question, questions
 from benchmarks.processes import ROOT, free_port, running, wait_for
 from benchmarks.recorded_evidence import WEIGHTS, embedded
 from benchmarks.rivals import VENV
+from demo.model import converted_model
 from service.calibration.diagnostics import CrossValidated
 from service.calibration.fitting import fit_all
 from service.calibration.material import DevSet, claim_material, sentences_of
@@ -35,8 +36,7 @@ from service.calibration.rows import ClaimIn, DevRow
 from service.claims.facts import beyond
 from service.claims.matching import match_claims
 from service.claims.segments import Segment, claims
-from service.llm.embedded import EmbeddedLanguageModel, converted_model
-from service.llm.port import Draw, GenerationRequest, Message, Sampling
+from service.llm.port import Draw
 from service.report.report import served_figures
 from service.scoring.claims import claim_logprobs, outcomes_of
 from service.spectral.reliability import auroc, resampled_aurocs
@@ -72,16 +72,6 @@ async def drawn_by_vllm(url: str, count: int, questions_: Sequence[Question]) ->
             yield {"answers": [c["message"]["content"] for c in choices], "tokens": tokens}
 
 
-async def drawn_by_embedded(count: int, questions_: Sequence[Question]) -> AsyncIterator[Answers]:
-    llm = EmbeddedLanguageModel(WEIGHTS)
-    await llm.start()
-    for question in questions_:
-        sampling = Sampling(temperature=TEMPERATURE, max_tokens=MAX_TOKENS, seed=questions().index(question))
-        request = GenerationRequest(count, messages=(Message("user", question.text),), sampling=sampling)
-        yield {"answers": [draw.text for draw in (await llm.generate(request)).draws], "tokens": []}
-    await llm.stop()
-
-
 async def kept_as_drawn(drawn: AsyncIterator[Answers], rows: list[Answers], kept: Path) -> None:
     kept.parent.mkdir(exist_ok=True)
     async for row in drawn:
@@ -89,18 +79,16 @@ async def kept_as_drawn(drawn: AsyncIterator[Answers], rows: list[Answers], kept
         kept.write_text(json.dumps(rows))
 
 
-def draw(llm: str, count: int, kept: Path, weights: Path | None, *, again: bool) -> list[Drawn]:
+def draw(count: int, kept: Path, weights: Path | None, *, again: bool) -> list[Drawn]:
     """Return the cached answers, and sample answers to the other questions."""
     rows: list[Answers] = [] if again or not kept.exists() else json.loads(kept.read_text())
     missing = questions()[len(rows) :]
-    if missing and llm == "vllm":
+    if missing:
         port = free_port()
         command, url = serve_command(weights or converted_model(WEIGHTS), port), f"http://127.0.0.1:{port}"
         with running(command, env=ENVIRONMENT) as process:
             wait_for(f"{url}/health", process, 300)
             asyncio.run(kept_as_drawn(drawn_by_vllm(url, count, missing), rows, kept))
-    elif missing:
-        asyncio.run(kept_as_drawn(drawn_by_embedded(count, missing), rows, kept))
     return [Drawn(question, **row) for question, row in zip(questions(), rows, strict=True)]
 
 
@@ -246,16 +234,15 @@ def report_calibrated(material: DevSet) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--llm", choices=("vllm", "embedded"), default="vllm")
     parser.add_argument("--weights", type=Path, help="folder of another LLM, for vLLM")
     parser.add_argument("--embedder", default="all-MiniLM-L6-v2")
     parser.add_argument("--answers", type=int, default=max(SIZES) + 1, help="answers to each question")
     parser.add_argument("--again", action="store_true", help="sample new answers")
     parser.add_argument("--uqlm", action="store_true", help="also UQLM's own code")
     options = parser.parse_args()
-    llm = options.llm if options.weights is None else options.weights.name
+    llm = "vllm" if options.weights is None else options.weights.name
     kept = ROOT / ".cache" / f"long-answers-{llm}-{options.answers}.json"
-    drawn = draw(options.llm, options.answers, kept, options.weights, again=options.again)
+    drawn = draw(options.answers, kept, options.weights, again=options.again)
     texts = [answer for answers_ in drawn for answer in answers_.answers]
     for answers_ in drawn:
         question = answers_.question.text

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.processes import ROOT
-from service.demo.data import RECORDED
+from demo.data import RECORDED
 from service.embedding.local import SentenceTransformerEmbedder
 from service.scoring.choice import MAX_OOD_P_VALUE
 from service.spectral.conformal import ConformalReference

@@ -20,7 +20,7 @@ import httpx2 as httpx
 from benchmarks.alternating import alternate, describe
 from benchmarks.dropin import QUESTIONS, servers, service_before
 from benchmarks.processes import UNCACHED
-from service.llm.port import FEW_SHOT
+from demo.data import FEW_SHOT
 
 SAMPLING = {"temperature": 0.5, "top_p": 1.0, "max_tokens": 32, "stop": ["\n"]}
 # Completions API: the log-probability of each sampled token, without alternatives.

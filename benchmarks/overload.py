@@ -80,7 +80,7 @@ def header(head: bytes, name: bytes, default: int) -> int:
 def service(port: int, llm_port: int, slots: int) -> None:
     """Run the real application and LLM client, with a fake embedder and store to save CPU time."""
     url = f"http://127.0.0.1:{llm_port}"
-    settings = Settings(llm_backend="vllm", llm_url=url, llm_model="stub", llm_slots=slots)
+    settings = Settings(llm_url=url, llm_model="stub", llm_slots=slots)
     app = create_app(settings, embedder=FakeEmbedder(), store=SqliteStore())
     uvicorn.run(app, port=port, log_level="error", access_log=False, backlog=4096)
 

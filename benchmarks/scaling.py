@@ -27,7 +27,7 @@ from service.scoring.score import EFFORTS
 from tests.support.openai_server import MODEL, Exchange, OpenAIServer, completion
 from tests.support.postgres import cluster
 
-RECORDED = [json.loads(line) for line in (ROOT / "service/demo/everyday_recorded.jsonl").open()]
+RECORDED = [json.loads(line) for line in (ROOT / "demo/everyday_recorded.jsonl").open()]
 QUIET_S = 20.0
 SCORES, CALLERS = 2000, 32
 ROWS = 200
@@ -125,7 +125,7 @@ async def services(number: int, url: str, llm: str, embedder: str) -> AsyncItera
         for i in range(number):
             port = free_port()
             env = {
-                "EIGENCAL_LLM_BACKEND": "vllm", "EIGENCAL_LLM_URL": llm, "EIGENCAL_DATABASE_URL": url,
+                "EIGENCAL_LLM_URL": llm, "EIGENCAL_DATABASE_URL": url,
                 "EIGENCAL_PORT": str(port), "EIGENCAL_DATA_DIR": folder,
                 "EIGENCAL_EMBEDDER": embedder, "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2",
                 "MALLOC_TRIM_THRESHOLD_": "131072", "EIGENCAL_MAX_TOKENS": "32",

@@ -8,7 +8,7 @@ import typer
 from lab.baselines import TransformersEntailment
 from lab.command import Components, Plan, evaluate
 from service import __version__
-from service.app import build_embedder, build_llm, llm_slots, serving_of
+from service.app import build_embedder, build_llm, serving_of
 from service.cli import load_settings
 from service.errors import EigencalError
 from service.settings import Settings
@@ -66,7 +66,7 @@ def _evaluation_components(settings: Settings, embedder: str, entailment: str) -
         build_llm(settings),
         build_embedder(settings.model_copy(update={"embedder": embedder or settings.embedder})),
         serving_of(settings),
-        llm_slots(settings),
+        settings.llm_slots,
         TransformersEntailment(entailment) if entailment else None,
         __version__,
     )

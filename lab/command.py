@@ -35,7 +35,8 @@ from service.calibration.rows import DevRow, check_row, draws_from_json, draws_t
 from service.embedding.port import PAPER, Embedder, outcome_vectors, supplied_draws, texts_to_embed
 from service.errors import BodyTooLarge, EigencalError, InvalidDevData
 from service.jobs.calibrator import RetryPolicy, row_request
-from service.llm.port import Draw, GenerationRequest, LanguageModel
+from service.llm.openai_server import HttpLanguageModel
+from service.llm.port import Draw, GenerationRequest
 from service.llm.weights import sha256_of
 from service.scoring.score import Serving
 from service.spectral.resampling import DEFAULT, Resamples
@@ -119,7 +120,7 @@ class Components:
     slots: number of concurrent requests. version: version of the service.
     """
 
-    llm: LanguageModel
+    llm: HttpLanguageModel
     embedder: Embedder
     serving: Serving
     slots: int = 1
@@ -293,7 +294,7 @@ async def _silent(_: str) -> None:
     """Ignore a message about retries: the progress bar shows that nothing advances."""
 
 
-def setup(llm: LanguageModel, request: GenerationRequest) -> dict[str, Any]:
+def setup(llm: HttpLanguageModel, request: GenerationRequest) -> dict[str, Any]:
     """Return the set-up that determines the answers to a prompt: parts of a fingerprint, without a seed."""
     sampling = {
         f"sampling.{name}": value for name, value in asdict(request.sampling).items() if name != "seed"

@@ -43,12 +43,13 @@ from service.jobs.model import (
 from service.jobs.runner import DurableJobs, JobSteps
 from service.jobs.store import SqlJobs
 from service.llm.admission import AdmissionQueue
-from service.llm.port import FEW_SHOT, LanguageModel, Message, PromptShape, Sampling, shape_hash
+from service.llm.openai_server import HttpLanguageModel
+from service.llm.port import Message, PromptShape, Sampling, shape_hash
 from service.llm.weights import WeightsError
 from service.proxy import routes as openai
 from service.proxy.chat_score import ChatScorer
 from service.proxy.routes import Chat, reporter
-from service.proxy.upstream import SILENCE_S, HttpUpstream, Upstream
+from service.proxy.upstream import SILENCE_S, Upstream
 from service.report.pages import render
 from service.scoring import routes as score
 from service.scoring.claims import ClaimScorer
@@ -68,22 +69,6 @@ from service.tracing import NO_SPANS, OtelSpans
 
 if TYPE_CHECKING:
     from service.jobs.engine import DbosEngine
-
-
-def build_upstream(settings: Settings, llm: LanguageModel, serving: Serving) -> Upstream:
-    """Return the upstream for calls of /v1: the LLM server, or the model in this process."""
-    if settings.llm_backend == "embedded":
-        from service.proxy.embedded import ModelUpstream
-
-        return ModelUpstream(
-            llm, lambda api: serving.messages_sampling if api == "chat" else serving.sampling
-        )
-    return HttpUpstream(
-        settings.llm_url,
-        api_key=settings.llm_api_key.get_secret_value(),
-        silence_s=max(settings.llm_timeout_s, SILENCE_S),
-        proxies_from_env=settings.proxies_from_env,
-    )
 
 
 # Builders of the components.
@@ -111,31 +96,19 @@ OTEL_TRACES_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OT
 
 def prompt_shape(settings: Settings) -> PromptShape:
     """Return the template around prompts. Raises ValueError for an invalid template or regex."""
-    embedded = settings.llm_backend == "embedded"
     return PromptShape(
-        settings.system_prompt,
-        settings.few_shot or (FEW_SHOT if embedded else ""),
-        settings.prompt_template,
-        settings.answer_regex,
+        settings.system_prompt, settings.few_shot, settings.prompt_template, settings.answer_regex
     )
 
 
-def build_llm(settings: Settings, queue: AdmissionQueue | None = None) -> LanguageModel:
-    """Return the LLM that the settings ask for. Raises ValueError for an invalid template or regex."""
-    shape = prompt_shape(settings)
-    if settings.llm_backend == "embedded":
-        # Imported only if needed, like the imports below: torch and transformers take seconds.
-        from service.llm.embedded import EmbeddedLanguageModel
-
-        return EmbeddedLanguageModel(settings.data_dir / "weights", shape=shape)
-    from service.llm.openai_server import HttpLanguageModel
-
+def build_llm(settings: Settings, queue: AdmissionQueue | None = None) -> HttpLanguageModel:
+    """Return the client of the LLM server. Raises ValueError for an invalid template or regex."""
     return HttpLanguageModel(
         settings.llm_url,
         model=settings.llm_model,
         api=settings.llm_api,
         api_key=settings.llm_api_key.get_secret_value(),
-        shape=shape,
+        shape=prompt_shape(settings),
         timeout_s=settings.llm_timeout_s,
         queue=queue or llm_queue(settings),
         use_priority=settings.llm_priority,
@@ -207,7 +180,7 @@ def serving_of(settings: Settings) -> Serving:
     return Serving(settings.num_samples, sampling, messages_sampling, target_error=settings.target_error)
 
 
-def job_setup(settings: Settings, llm: LanguageModel, serving: Serving) -> Setup:
+def job_setup(settings: Settings, llm: HttpLanguageModel, serving: Serving) -> Setup:
     """Return the settings that jobs posted here are bound to. The LLM server is not asked.
 
     If no model is configured, the server chooses one; then a hash of the server's URL replaces the model.
@@ -237,19 +210,13 @@ def _parts_of(name: str, sampling: Sampling) -> dict[str, Any]:
     return {f"{name}.{part}": value for part, value in parts.items()}
 
 
-def llm_slots(settings: Settings) -> int:
-    """Return the number of concurrent requests to the LLM; 1 for the embedded LLM."""
-    return settings.llm_slots if settings.llm_backend == "vllm" else 1
-
-
 def llm_queue(settings: Settings) -> AdmissionQueue:
     """Return the queue of calls to the LLM, for draws and for the drop-in."""
-    slots = llm_slots(settings)
-    return AdmissionQueue(slots, max(MIN_LLM_QUEUE, slots // 4))
+    return AdmissionQueue(settings.llm_slots, max(MIN_LLM_QUEUE, settings.llm_slots // 4))
 
 
 def own_fingerprints(
-    serving: Serving, llm: LanguageModel, embedder: Embedder, compare: Compare = "embeddings"
+    serving: Serving, llm: HttpLanguageModel, embedder: Embedder, compare: Compare = "embeddings"
 ) -> tuple[Fingerprint, ...]:
     """Return the fingerprints of prompts, conversations, and conversations with a system message.
 
@@ -272,7 +239,7 @@ def own_fingerprints(
 
 
 def own_keys(
-    serving: Serving, llm: LanguageModel, embedder: Embedder, compare: Compare = "embeddings"
+    serving: Serving, llm: HttpLanguageModel, embedder: Embedder, compare: Compare = "embeddings"
 ) -> tuple[str, ...]:
     """Return the fingerprint keys of prompts and of conversations without a system message."""
     return tuple(fingerprint.key() for fingerprint in own_fingerprints(serving, llm, embedder, compare)[:2])
@@ -324,7 +291,7 @@ class Replica:
 def build_replica(
     database_url: str,
     *,
-    llm: LanguageModel,
+    llm: HttpLanguageModel,
     embedder: Embedder,
     serving: Serving,
     setup: Setup,
@@ -400,15 +367,14 @@ def dbos_engine(database: Database, setup: Setup, intervals: Intervals) -> "Dbos
     return DbosEngine(database.url, setup_keys=setup.keys(), presence=presence)
 
 
-def about(settings: Settings, serving: Serving, llm: LanguageModel, embedder: Embedder) -> Iterator[str]:
+def about(settings: Settings, serving: Serving, llm: HttpLanguageModel, embedder: Embedder) -> Iterator[str]:
     """Yield the set-up of the service as lines for the log, without keys, passwords and user names."""
     yield f"Eigencal {__version__}"
     yield f"store: {shown(store_url(settings.resolved_database_url()))}"
     model = llm.identity(serving.request(prompt="?")).model or "unknown so far"
     parts = urlsplit(settings.llm_url)
     place = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-    server = f"{place} (API for prompts: {settings.llm_api})"
-    yield f"LLM: {'embedded' if settings.llm_backend == 'embedded' else server}, model {model}"
+    yield f"LLM: {place} (API for prompts: {settings.llm_api}), model {model}"
     yield (
         f"answers: {serving.num_samples}, of at most {serving.sampling.max_tokens} tokens to a prompt, "
         f"{serving.messages_sampling.max_tokens} to a conversation"
@@ -449,7 +415,7 @@ that the answer is right.
 def create_app(
     settings: Settings,
     *,
-    llm: LanguageModel | None = None,
+    llm: HttpLanguageModel | None = None,
     embedder: Embedder | None = None,
     store: Replica | None = None,
     events: OtelEvents | None = None,
@@ -478,7 +444,7 @@ def create_app(
             embedder=embedder,
             serving=serving,
             setup=job_setup(settings, llm, serving),
-            slots=max(1, int(llm_slots(settings) * JOBS_SHARE)),
+            slots=max(1, int(settings.llm_slots * JOBS_SHARE)),
             live=live,
             own_keys=partial(own_keys, serving, llm, embedder, settings.compare),
             compare=settings.compare,
@@ -519,7 +485,7 @@ def create_app(
                 lambda: getattr(embedder, "num_queued", 0)
             ),
         },
-        llm_failures=getattr(llm, "failures", {}),  # the LLM in this process has no calls that fail
+        llm_failures=llm.failures,
     )
     admission = Admission(queue.slots + queue.max_waiting, queue.max_waiting, metrics.registry)
     threads = Threads("scores")
@@ -530,7 +496,7 @@ def create_app(
         live=live,
         ood_abstain=settings.ood_abstain,
         compare=settings.compare,
-        comparer=Comparer(llm, max(1, int(llm_slots(settings) * COMPARERS_SHARE))),
+        comparer=Comparer(llm, max(1, int(settings.llm_slots * COMPARERS_SHARE))),
         default=packaged(embedder.kernel) if settings.default_calibration else None,
         claims=ClaimScorer(settings.claims_from_characters, threads=threads),
         threads=threads,
@@ -538,7 +504,12 @@ def create_app(
     )
     service = ScoringService(scorer, serving, kept, admission, metrics)
     chat = Chat(
-        upstream=build_upstream(settings, llm, serving),
+        upstream=Upstream(
+            settings.llm_url,
+            api_key=settings.llm_api_key.get_secret_value(),
+            silence_s=max(settings.llm_timeout_s, SILENCE_S),
+            proxies_from_env=settings.proxies_from_env,
+        ),
         service=service,
         scorer=ChatScorer(scorer, prompt_shape(settings), reporter(service)),
         spans=spans or NO_SPANS,

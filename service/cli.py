@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from service.settings import PREFIX, Settings, unknown_variables
+from service.settings import PREFIX, REMOVED, Settings, unknown_variables
 
 # Commands import their own modules, so that `--help` and `weights fetch` need not load the application.
 
@@ -107,7 +107,8 @@ def _warn_of_unknown_variables() -> None:
     """Log a warning for each variable that is not a setting, for example a mistyped one."""
     for name, nearest in unknown_variables(os.environ).items():
         meant = f" (did you mean {nearest}?)" if nearest else ""
-        logging.getLogger("service").warning("%s is not a setting and is ignored%s.", name, meant)
+        hint = REMOVED.get(name.upper(), meant)
+        logging.getLogger("service").warning("%s is not a setting and is ignored%s.", name, hint)
 
 
 @cli.command("migrate")
@@ -141,44 +142,6 @@ def weights_fetch(
     from service.llm.weights import fetch_command
 
     raise typer.Exit(fetch_command(names or [], load_settings().data_dir / "weights"))
-
-
-@cli.command("demo")
-def demo_command(
-    stop: Annotated[bool, typer.Option("--stop", help="Only stop the service of an earlier run.")] = False,
-) -> None:
-    """Start the service in the background, score two prompts, calibrate, score again: `make run`."""
-    from service import demo
-
-    settings = load_settings()
-    service = demo.BackgroundService(settings.data_dir, settings.host, settings.port)
-    try:
-        if stop:
-            typer.echo("Stopped." if service.stop() else "No service was running.")
-        else:
-            key = settings.admin_key.get_secret_value() or settings.score_key.get_secret_value()
-            demo.run(service, key=key, recorded=_recorded_answers_fit(settings))
-    except demo.DemoError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from None
-    except KeyboardInterrupt:
-        typer.echo(
-            "\nInterrupted. If the service has started, it keeps running. To stop it: make stop", err=True
-        )
-        raise typer.Exit(130) from None
-
-
-def _recorded_answers_fit(settings: Settings) -> bool:
-    from service.app import build_llm, serving_of
-    from service.demo.data import recorded_fit
-
-    serving = serving_of(settings)
-    try:
-        identity = build_llm(settings).identity(serving.request(prompt="x"))
-    except ValueError as error:
-        typer.echo(f"Cannot start: {error}", err=True)
-        raise typer.Exit(2) from None
-    return recorded_fit(identity, serving.sampling, serving.num_samples)
 
 
 def main() -> None:

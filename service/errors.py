@@ -137,12 +137,6 @@ class LLMError(EigencalError):
         super().__init__(detail, **{k: v for k, v in members.items() if v is not None})
 
 
-class PromptTooLong(LLMError):
-    """Prompt and `max_tokens` exceed the context of the embedded LLM."""
-
-    code = "invalid_request"
-
-
 class LLMBadResponse(LLMError):
     """The response of the LLM server is not a completion."""
 

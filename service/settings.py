@@ -17,6 +17,10 @@ FOR_TESTS = f"{PREFIX}TEST_"
 # Default limits on the tokens of an answer: a few sentences, and one line. Chats were cut short at 64, and
 # on two cores twenty answers of 512 take longer than the default timeout.
 CHAT_TOKENS, SHORT_TOKENS = 256, 64
+# Former settings, and what to do in place of them.
+REMOVED = {
+    "EIGENCAL_LLM_BACKEND": ": the LLM is the server at EIGENCAL_LLM_URL. A small one: python -m demo serve"
+}
 
 
 class Settings(BaseSettings):
@@ -58,10 +62,6 @@ class Settings(BaseSettings):
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level logged.")
 
-    llm_backend: Literal["vllm", "embedded"] = Field(
-        "embedded",
-        description="`vllm`: any OpenAI-compatible server; `embedded`: SmolLM2-135M-Instruct in process.",
-    )
     llm_url: str = Field(
         "http://127.0.0.1:8001/v1",
         description="Base URL of the LLM server: a bare host gets /v1, any other path and a query are kept.",
@@ -92,10 +92,7 @@ class Settings(BaseSettings):
     system_prompt: str = Field(
         "", description="System message put before prompts (and messages without one)."
     )
-    few_shot: str = Field(
-        "",
-        description="Text put before every prompt; empty: none, or the embedded LLM's own examples.",
-    )
+    few_shot: str = Field("", description="Text put before every prompt.")
     prompt_template: str = Field(
         "",
         description="Template around `{prompt}`; empty: `Q: {prompt}\\nA:` after few-shot text, else bare.",
@@ -113,7 +110,7 @@ class Settings(BaseSettings):
         ge=1,
         le=32768,
         description=f"Most tokens of an answer; unset: {CHAT_TOKENS} by the chat API, {SHORT_TOKENS} after "
-        "few-shot text, by completions and with the embedded LLM.",
+        "few-shot text and by completions.",
     )
     stop: list[Annotated[str, Field(min_length=1, max_length=256)]] | None = Field(
         None,
@@ -246,22 +243,18 @@ class Settings(BaseSettings):
         """Return the database URL, or the URL of the default file if none is set."""
         return self.database_url or f"sqlite:///{self.data_dir / 'eigencal.db'}"
 
-    def few_shot_in_force(self) -> bool:
-        """Return True if few-shot text is put before prompts."""
-        return bool(self.few_shot) or self.llm_backend == "embedded"
-
     def default_stop(self, *, messages: bool) -> tuple[str, ...]:
         """Return the stop strings of a request without its own."""
         if self.stop is not None:
             return tuple(self.stop)
-        return ("\n",) if self.few_shot_in_force() and not messages else ()
+        return ("\n",) if self.few_shot and not messages else ()
 
     def default_max_tokens(self, *, messages: bool) -> int:
         """Return the limit on the tokens of an answer to a request without its own."""
         if self.max_tokens is not None:
             return self.max_tokens
-        chat = messages or (self.llm_api == "chat" and not self.few_shot_in_force())
-        return CHAT_TOKENS if chat and self.llm_backend != "embedded" else SHORT_TOKENS
+        chat = messages or (self.llm_api == "chat" and not self.few_shot)
+        return CHAT_TOKENS if chat else SHORT_TOKENS
 
 
 def unknown_variables(names: Iterable[str]) -> dict[str, str]:

@@ -1,5 +1,7 @@
 """Check docker-compose.yml with default values against the Compose specification, for each set of profiles.
 
+The override docker/demo.yml is checked with the profile `external`.
+
 Needs the package `compose-spec`, which refuses unknown keys and malformed values.
 """
 
@@ -11,7 +13,8 @@ from typing import Any
 import compose_spec
 import yaml
 
-FILE = Path(__file__).parents[1] / "docker-compose.yml"
+ROOT = Path(__file__).parents[1]
+FILE, DEMO = ROOT / "docker-compose.yml", ROOT / "docker" / "demo.yml"
 PROFILES = (
     ("gpu",),
     ("cpu",),
@@ -22,6 +25,20 @@ PROFILES = (
 )
 GATEWAY = "host-gateway"  # a valid address in Compose, but unknown to the package
 VARIABLE = re.compile(r"\$\{\w+:?-([^${}]*)\}")
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return a file with the default values of its variables."""
+    composition: dict[str, Any] = yaml.safe_load(VARIABLE.sub(r"\1", path.read_text()))
+    return composition
+
+
+def merged(base: dict[str, Any], override: dict[str, Any]) -> dict[str, Any]:
+    """Return a composition with an override file applied, as far as its members are mappings or texts."""
+    return base | {
+        name: merged(base[name], value) if isinstance(value, dict) and name in base else value
+        for name, value in override.items()
+    }
 
 
 def select(composition: dict[str, Any], profiles: tuple[str, ...]) -> dict[str, Any]:
@@ -52,8 +69,12 @@ def refusal(text: str) -> str:
 
 def main() -> None:
     """Check each set of profiles, and that the checker refuses an unknown key."""
-    for profiles in PROFILES:
-        composition = select(yaml.safe_load(VARIABLE.sub(r"\1", FILE.read_text())), profiles)
+    files = [
+        *((profiles, read(FILE)) for profiles in PROFILES),
+        (("external",), merged(read(FILE), read(DEMO))),
+    ]
+    for profiles, whole in files:
+        composition = select(whole, profiles)
         text = yaml.safe_dump(composition).replace(GATEWAY, "127.0.0.1")
         if reason := refusal(text):
             sys.exit(f"{'+'.join(profiles)}: {reason}")

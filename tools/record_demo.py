@@ -1,4 +1,4 @@
-"""Record the embedded model's answers to the bundled questions: `make record-devset` after `make run`.
+"""Record the demonstration LLM's answers to the bundled questions: `make record-devset` after `make run`.
 
     python -m tools.record_demo
 
@@ -15,7 +15,8 @@ from typing import Any
 
 import httpx2 as httpx
 
-from service.demo.data import DRAWN_WITH, PLACES, QUESTIONS, RECORDED, drawn_with
+from demo.data import DRAWN_WITH, PLACES, QUESTIONS, RECORDED, drawn_with
+from demo.tour import set_defaults
 
 TIMEOUT_S = 300
 LONGEST_S = 3600.0  # of sampling; a busy machine needs minutes
@@ -75,6 +76,7 @@ def main() -> None:
     from service.app import build_llm, serving_of
     from service.cli import load_settings
 
+    set_defaults()
     settings = load_settings()
     serving = serving_of(settings)
     with httpx.Client(

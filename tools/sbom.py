@@ -11,7 +11,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-SERVICE, EXTRAS = "eigencal-service", frozenset({"embedded", "otel"})
+SERVICE, EXTRAS = "eigencal-service", frozenset({"demo", "otel"})
 DIST = Path(__file__).parents[1] / "dist"
 
 

@@ -29,7 +29,8 @@ from service.claims.facts import MAX_QUESTION, asked_part
 from service.claims.verdicts import words_compared
 from service.embedding.port import LLM, EmbedderIdentity
 from service.errors import DeadlineExceeded, LLMBadResponse
-from service.llm.port import GenerationRequest, LanguageModel, Priority, Sampling, Usage, WirePrompt
+from service.llm.openai_server import HttpLanguageModel
+from service.llm.port import GenerationRequest, Priority, Sampling, Usage, WirePrompt
 from service.lru import LRU
 
 Floats = NDArray[np.float64]
@@ -102,7 +103,7 @@ def compared_by(embedder: EmbedderIdentity, model: str) -> EmbedderIdentity:
 class Comparer:
     """Has an LLM compare texts, and keeps its replies in memory."""
 
-    def __init__(self, llm: LanguageModel, at_once: int = AT_ONCE) -> None:
+    def __init__(self, llm: HttpLanguageModel, at_once: int = AT_ONCE) -> None:
         self._llm = llm
         self._turn = asyncio.Semaphore(at_once)
         self._kept: LRU[str, Reply] = LRU(MAX_KEPT)

@@ -71,7 +71,8 @@ from service.errors import (
 from service.ids import new_id
 from service.jobs.model import JobStage
 from service.jobs.store import RunningJob, SqlJobs, once_stored
-from service.llm.port import Generation, GenerationRequest, LanguageModel, Priority
+from service.llm.openai_server import HttpLanguageModel
+from service.llm.port import Generation, GenerationRequest, Priority
 from service.report.report import make_report
 from service.scoring.score import Serving
 from service.scoring.scorer import LiveLoad
@@ -208,7 +209,7 @@ class Drawer:
     While the store is unavailable, the write of drawn answers is retried every `wait_s` seconds.
     """
 
-    llm: LanguageModel
+    llm: HttpLanguageModel
     embedder: Embedder
     jobs: SqlJobs
     serving: Serving

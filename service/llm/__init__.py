@@ -1,1 +1,1 @@
-"""The LLM: an OpenAI-compatible server or the model in this process."""
+"""The LLM: an OpenAI-compatible server."""

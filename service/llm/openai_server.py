@@ -1,4 +1,4 @@
-"""The port LanguageModel for OpenAI-compatible servers: vLLM first, and others where they differ."""
+"""The client of OpenAI-compatible LLM servers: vLLM first, and others where they differ."""
 
 import asyncio
 import itertools
@@ -147,7 +147,11 @@ class HttpLanguageModel:
         return replace(expected, model=model, omitted=omitted)
 
     async def generate(self, request: GenerationRequest) -> Generation:
-        """Draw answers; see the port and the class."""
+        """Draw `request.num_samples` answers, or fewer (at least one) if some fail or the deadline passes.
+
+        Cancelling the task frees the server. Raises LLMUnavailable, LLMError, LLMBadResponse, ModelNotFound,
+        DeadlineExceeded, Overloaded.
+        """
         is_greedy = request.sampling.temperature < GREEDY_BELOW
         wanted = 1 if is_greedy else request.num_samples
         deadline_s = self._timeout_s if request.deadline_s is None else request.deadline_s

@@ -1,7 +1,4 @@
-"""The port to an LLM: prompts and their formatting, sampling, draws and identities.
-
-All adapters pass the same tests.
-"""
+"""Requests to an LLM and their results: prompts and their formatting, sampling, draws and identities."""
 
 import asyncio
 import hashlib
@@ -11,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import IntEnum
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import regex
 
@@ -80,9 +77,9 @@ class WirePrompt:
 class GenerationRequest:
     """One prompt to be answered `num_samples` times.
 
-    Exactly one of `prompt` (formatted by the adapter's settings), `messages` (sent unchanged, after the
+    Exactly one of `prompt` (formatted by the settings), `messages` (sent unchanged, after the
     settings' system prompt) and `wire` (sent unchanged) is set.
-    `deadline_s`: time left from the call on, in seconds; None: the adapter's timeout.
+    `deadline_s`: time left from the call on, in seconds; None: the client's timeout.
     `priority`: order in the queues here and in vLLM.
     `fallback_max_tokens`: the token limit if the context has no room for that of `sampling`.
     `num_alternatives`: how many of the likeliest first tokens of each answer are asked for.
@@ -142,7 +139,6 @@ class Draw:
     `truncated`: cut by max_tokens. `logprob`: mean log-probability per token in nats, if known.
     `total_logprob`: log-probability of the whole answer in nats, including the token that ended it; None if
     unknown, or if the answer is only a part of the output. `num_tokens`: of the whole output, if known.
-    `token_logprobs`: of each token; only the embedded LLM sets it.
     `logprobs_of_other_text`: log-probabilities were dropped because their tokens do not spell the text.
     `first_tokens`: the likeliest first tokens with their log-probabilities in nats, where asked for.
     """
@@ -152,7 +148,6 @@ class Draw:
     logprob: float | None = None
     total_logprob: float | None = None
     num_tokens: int | None = None
-    token_logprobs: tuple[float, ...] = field(default=(), repr=False)
     logprobs_of_other_text: bool = False
     first_tokens: Mapping[str, float] = field(default_factory=dict, repr=False)
 
@@ -220,47 +215,8 @@ def shape_hash(**parts: Any) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-class LanguageModel(Protocol):
-    """Draws answers. Cancelling the task that awaits `generate` frees the model."""
-
-    async def start(self) -> None:
-        """Acquire the resources needed. A server that is not up yet is not an error."""
-
-    async def stop(self) -> None:
-        """Release everything; idempotent."""
-
-    def identity(self, request: GenerationRequest) -> LLMIdentity:
-        """Return the identity of the answers to this request."""
-
-    async def generate(self, request: GenerationRequest) -> Generation:
-        """Draw `request.num_samples` answers, or fewer (at least one) if some fail or the deadline passes.
-
-        Raises LLMUnavailable, LLMError, LLMBadResponse, ModelNotFound, DeadlineExceeded, Overloaded.
-        """
-
-    async def check(self) -> None:
-        """Raise LLMUnavailable if the model cannot serve."""
-
-
 PLAIN = "{prompt}"
 QUESTION = "Q: {prompt}\nA:"
-
-# Everyday questions with short answers, which make a small base-like model answer briefly. Answers end at a
-# newline, so requests with this text should stop there.
-FEW_SHOT = """\
-Q: What colour is a ripe banana?
-A: Yellow
-Q: How many days are there in a week?
-A: Seven
-Q: What is the capital of Italy?
-A: Rome
-Q: Which animal says meow?
-A: The cat
-Q: Who wrote the play Hamlet?
-A: William Shakespeare
-Q: What do bees make?
-A: Honey
-"""
 
 # Time limit of a request's searches by the answer regex: backtracking may take hours, else microseconds.
 MAX_SEARCH_S = 1.0

@@ -188,7 +188,7 @@ class Chat:
     quirks: ServerQuirks = field(default_factory=ServerQuirks)
 
     async def open(self, sent: Call) -> Reply:
-        """Return the server's answer and trace the call; see `Upstream`."""
+        """Return the server's answer and trace the call; see `Upstream.open`."""
         if sent.body is None:  # a list of models
             return await self.upstream.open(sent)
         with self.spans.forwarding(sent.path) as span:

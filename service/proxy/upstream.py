@@ -8,7 +8,6 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import httpx2
 
@@ -54,40 +53,8 @@ class Call:
     method: str = "POST"
 
 
-class Reply(Protocol):
-    """The server's answer, with its body not read yet. Always call `close`.
-
-    `headers`: only headers about the content, by lower-case name. `is_stream`: the body is a stream of
-    server-sent events.
-    """
-
-    status: int
-    headers: Mapping[str, str]
-    is_stream: bool
-
-    def pieces(self) -> AsyncIterator[bytes]:
-        """Yield the body as it arrives. Raises LLMUnavailable when the server breaks it off."""
-
-    async def close(self) -> None:
-        """Release the connection and drop the rest of the body; idempotent."""
-
-
-class Upstream(Protocol):
-    """Forwards calls unchanged. Cancelling a call ends it."""
-
-    async def stop(self) -> None:
-        """Release everything; idempotent."""
-
-    async def open(self, call: Call) -> Reply:
-        """Return the answer, of any status, as soon as its head has arrived.
-
-        Raises LLMUnavailable if the server cannot be reached, DeadlineExceeded if it does not respond, and
-        other errors that prevent an answer.
-        """
-
-
-class HttpUpstream:
-    """An `Upstream` over HTTP.
+class Upstream:
+    """Forwards calls unchanged. Cancelling a call ends it.
 
     A server that neither reads nor sends anything for `silence_s` seconds is treated as hung. Before the head
     of its answer that raises DeadlineExceeded, after it the answer is broken off.
@@ -116,8 +83,12 @@ class HttpUpstream:
         """Close all connections."""
         await self._connections.close()
 
-    async def open(self, call: Call) -> "HttpReply":
-        """Send the call; see the port."""
+    async def open(self, call: Call) -> "Reply":
+        """Return the answer, of any status, as soon as its head has arrived.
+
+        Raises LLMUnavailable if the server cannot be reached, DeadlineExceeded if it does not respond, and
+        LLMBadResponse for an answer that is not HTTP.
+        """
         url = endpoint(self._base, call.path)
         streams = call.body is not None and _ASKS_FOR_STREAM.search(call.body) is not None
         async with AsyncExitStack() as ending:
@@ -138,12 +109,16 @@ class HttpUpstream:
                 )
             except httpx2.TransportError:
                 raise LLMUnavailable(BROKEN_OFF) from None
-            return HttpReply(response, is_stream, body, self._secret, ending.pop_all())
+            return Reply(response, is_stream, body, self._secret, ending.pop_all())
         raise AssertionError("unreachable: the block returns or raises")
 
 
-class HttpReply:
-    """A `Reply` over HTTP. `secret` is redacted from the body. `ending` releases the connection."""
+class Reply:
+    """The server's answer, with its body not read yet. Always call `close`.
+
+    `headers`: only headers about the content, by lower-case name. `is_stream`: the body is a stream of
+    server-sent events. `secret` is redacted from the body. `ending` releases the connection.
+    """
 
     def __init__(
         self,
@@ -164,7 +139,10 @@ class HttpReply:
         self.headers: Mapping[str, str] = {k: v for k, v in raw.items() if k in _PASSED_ON}
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """Yield the body. A stream that ends with its connection is complete only if its answer has ended."""
+        """Yield the body as it arrives. Raises LLMUnavailable when the server breaks it off.
+
+        A stream that ends with its connection is complete only if its answer has ended.
+        """
         body, headers, tail = self._body, self._response.headers, b""
         is_delimited = "content-length" in headers or "transfer-encoding" in headers
         has_ended = is_delimited or not self.is_stream or not 200 <= self.status < 300
@@ -180,7 +158,7 @@ class HttpReply:
             raise LLMUnavailable(BROKEN_OFF)
 
     async def close(self) -> None:
-        """Release the connection. It is closed if the body was not read to its end."""
+        """Release the connection; idempotent. It is closed if the body was not read to its end."""
         await self._ending.aclose()
 
 

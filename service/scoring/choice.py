@@ -19,7 +19,8 @@ from service.calibration.store import SqlCalibrations
 from service.claims.comparison import Compare, compared_by
 from service.embedding.port import LLM, Embedder, EmbedderIdentity
 from service.errors import EmbedderUnavailable, NotFound
-from service.llm.port import Draw, Generation, LanguageModel
+from service.llm.openai_server import HttpLanguageModel
+from service.llm.port import Draw, Generation
 from service.scoring.score import CalibrationUsed, Evidence, ScoreCommand, ScoreWarning, warning
 from service.spectral.conformal import ConformalReference
 from service.spectral.evidence import EvidenceMap
@@ -133,7 +134,7 @@ class CalibrationChoice:
 
     def __init__(
         self,
-        llm: LanguageModel,
+        llm: HttpLanguageModel,
         embedder: Embedder,
         calibrations: SqlCalibrations,
         default: DefaultCalibration | None,

@@ -49,7 +49,8 @@ from service.errors import (
     TooFewSamples,
 )
 from service.ids import new_id
-from service.llm.port import Generation, GenerationRequest, LanguageModel, Priority, Usage, is_blank
+from service.llm.openai_server import HttpLanguageModel
+from service.llm.port import Generation, GenerationRequest, Priority, Usage, is_blank
 from service.scoring.choice import CalibrationChoice, ServedCalibration, applied_to, mismatch, ood_p_value
 from service.scoring.claims import AnswerClaims, ClaimScorer, ClaimScores
 from service.scoring.judging import (
@@ -210,7 +211,7 @@ class Scorer:
 
     def __init__(
         self,
-        llm: LanguageModel,
+        llm: HttpLanguageModel,
         embedder: Embedder,
         calibrations: SqlCalibrations,
         *,

@@ -40,7 +40,9 @@ def client_of(llm: FakeLLM, embedder: FakeEmbedder, folder: Path) -> Client:
     async def make(**settings: Any) -> AsyncIterator[httpx.AsyncClient]:
         store = SqliteStore()
         store.calibrations = settings.pop("calibrations", store.calibrations)
-        app = create_app(Settings(data_dir=folder, **settings), llm=llm, embedder=embedder, store=store)
+        # Calls of /v1 reach no server, unless a test has one.
+        made = Settings(data_dir=folder, **({"llm_url": "http://127.0.0.1:9/v1"} | settings))
+        app = create_app(made, llm=llm, embedder=embedder, store=store)
         async with app.router.lifespan_context(app):
             transport = httpx.ASGITransport(app)
             async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:

@@ -90,9 +90,7 @@ async def test_closing_a_batch_cancels_its_work(llm: FakeLLM, embedder: FakeEmbe
 async def test_batch_waits_for_slots_and_loses_no_items(tmp_path: Path) -> None:
     """A server with one answer per call needs four calls per item, more than the queue holds."""
     async with OpenAIServer(default=answers("a", "b", at_most=1)) as server:
-        settings = Settings(
-            data_dir=tmp_path, llm_backend="vllm", llm_url=server.url, llm_slots=2, num_samples=4
-        )
+        settings = Settings(data_dir=tmp_path, llm_url=server.url, llm_slots=2, num_samples=4)
         app = create_app(settings, embedder=FakeEmbedder(8), store=SqliteStore())
         async with (
             served(app) as port,

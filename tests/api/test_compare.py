@@ -7,22 +7,24 @@ from typing import Any
 
 import pytest
 
+from service.app import serving_of
 from service.calibration.calibration import caller_fingerprint, service_fingerprint
 from service.claims.comparison import compared_by
 from service.errors import LLMError, LLMUnavailable
-from service.llm.port import Sampling
-from service.scoring.score import ScoreCommand, Serving
+from service.scoring.score import ScoreCommand
 from service.scoring.scorer import Scorer
+from service.settings import Settings
 from tests.api.conftest import Client, client_of
 from tests.support.calibrations import Active
 from tests.support.comparing import ComparingLLM
 from tests.support.evidence import by_evidence
 from tests.support.fakes import FakeEmbedder
+from tests.support.openai_server import OpenAIServer, answers
 
 PROMPT = "Which planet is the largest?"
 ANSWERS = ("Jupiter.", "It is Jupiter.", "Saturn is.")
 # As the settings have it: few-shot text stops prompts at a newline.
-SERVING = Serving(20, Sampling(stop=("\n",)), Sampling())
+SERVING = serving_of(Settings())
 
 
 @pytest.fixture
@@ -179,7 +181,8 @@ async def test_draws_are_compared_before_the_candidate_is_there(llm: ComparingLL
 
 async def test_a_chat_is_scored_by_it(client: Client, llm: ComparingLLM) -> None:
     llm.answers[PROMPT] = ("Jupiter.", "It is Jupiter.")
-    async with client(compare="llm") as http:
+    server = OpenAIServer(default=answers("Jupiter.", model="fake-llm"))
+    async with server, client(compare="llm", llm_url=server.url) as http:
         sent = {"messages": [{"role": "user", "content": PROMPT}], "model": "fake-llm"}
         answer = (await http.post("/v1/chat/completions", json=sent)).json()
     assert answer["uncertainty"]["kernel"] == "llm"

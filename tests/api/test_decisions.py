@@ -16,12 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from service.api.bodies import parse
-from service.app import create_app
+from service.app import create_app, serving_of
 from service.calibration.calibration import Calibration, caller_fingerprint, service_fingerprint
 from service.errors import InvalidRequest
-from service.llm.port import Sampling
 from service.scoring.request import ScoreRequest, to_command
-from service.scoring.score import Serving, Target
+from service.scoring.score import Target
 from service.settings import Settings
 from service.spectral.evidence import EvidenceMap
 from tests.support.calibrations import add, calibration
@@ -33,7 +32,7 @@ from tests.support.live import served
 DIMENSION = 8
 APART = {"answer 0": np.eye(DIMENSION)[0], "another thing": np.eye(DIMENSION)[1]}
 # As the settings have it: few-shot text stops prompts at a newline.
-SERVING = Serving(20, Sampling(stop=("\n",)), Sampling())
+SERVING = serving_of(Settings())
 Served = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 
 

@@ -67,7 +67,6 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
             llm=llm,
             embedder=FakeEmbedder(24),
             patience=QUICK,
-            llm_backend="vllm",
             llm_url=server.url,
             num_samples=5,
         ) as made.http:

@@ -34,7 +34,7 @@ TOOLS = [{"type": "function", "function": {"name": "f"}}]
 
 def fitted(made: Calibration) -> Active:
     """Return an active calibration for conversations of the scripted server."""
-    request = serving_of(Settings(llm_backend="vllm")).request(messages=(Message("user", "?"),))
+    request = serving_of(Settings()).request(messages=(Message("user", "?"),))
     llm = HttpLanguageModel("http://127.0.0.1:9", model=MODEL).identity(request)
     wanted = service_fingerprint(llm, request.sampling, FakeEmbedder(16).identity)
     return Active(replace(made, fingerprint=wanted))

@@ -20,8 +20,7 @@ from service.calibration.default import DEFAULT_IDS
 from service.embedding.port import FACTS, PAPER
 from service.errors import EmbedderUnavailable
 from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import LLMIdentity, Message, Sampling
-from service.scoring.score import Serving
+from service.llm.port import LLMIdentity, Message
 from service.settings import Settings
 from service.spectral.conformal import ConformalReference
 from service.spectral.correctness_model import AGREEMENT, CorrectnessModel
@@ -38,7 +37,7 @@ from tests.support.reports import FEW
 from tests.support.sqlite_store import SqliteStore
 
 DIMENSION = 8
-SERVING = Serving(20, Sampling(stop=("\n",)), Sampling())
+SERVING = serving_of(Settings())
 ASKED = {"prompt": "question 0", "effort": "none", "candidate": "two words", "candidate_logprob": -4.0}
 LIKELY = 1 / (1 + math.exp(-2))  # of `ASKED`
 Served = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
@@ -449,7 +448,7 @@ async def test_embedder_started_later_is_identified(started: Served, monkeypatch
 
 def active(**parts: Any) -> Active:
     """Return an active calibration for conversations of the scripted server."""
-    request = serving_of(Settings(llm_backend="vllm")).request(messages=(Message("user", "?"),))
+    request = serving_of(Settings()).request(messages=(Message("user", "?"),))
     llm = HttpLanguageModel("http://127.0.0.1:9", model=MODEL).identity(request)
     wanted = service_fingerprint(llm, request.sampling, FakeEmbedder(16).identity)
     parts = {"selectors": {0: of_log_probability(1.0), 3: selector()}} | parts

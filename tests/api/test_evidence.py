@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from service.app import serving_of
 from service.calibration.calibration import Calibration, caller_fingerprint, service_fingerprint
-from service.llm.port import Sampling
-from service.scoring.score import Serving
+from service.settings import Settings
 from tests.api.conftest import Client
 from tests.support.calibrations import Active, add
 from tests.support.evidence import TellingLLM, by_evidence
@@ -17,7 +17,7 @@ from tests.support.sqlite_store import SqliteStore
 
 DIMENSION = 64
 # As the settings have it: few-shot text stops prompts at a newline.
-SERVING = Serving(20, Sampling(stop=("\n",)), Sampling())
+SERVING = serving_of(Settings())
 
 
 @pytest.fixture

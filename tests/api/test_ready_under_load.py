@@ -61,7 +61,6 @@ async def app(
 ) -> AsyncIterator[int]:
     settings = Settings(
         data_dir=folder,
-        llm_backend="vllm",
         llm_url=llm.url,
         embedder_url=embeddings.url,
         embedder="asked",

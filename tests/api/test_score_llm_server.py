@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from service.app import build_llm, create_app, own_keys, serving_of
 from service.calibration.calibration import service_fingerprint
 from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import Generation, LanguageModel
+from service.llm.port import Generation
 from service.scoring.score import ScoreCommand
 from service.settings import Settings
 from tests.api.test_score import calibration
@@ -33,7 +33,7 @@ class Post:
     """Scores a prompt with the given fields in an application in this process."""
 
     app: FastAPI
-    llm: LanguageModel
+    llm: HttpLanguageModel
     http: httpx.AsyncClient
 
     async def __call__(self, **body: Any) -> httpx.Response:
@@ -53,7 +53,6 @@ def opened(tmp_path: Path) -> Opened:
         store.calibrations = values.pop("calibrations", store.calibrations)
         settings = Settings(
             data_dir=tmp_path,
-            llm_backend="vllm",
             llm_url=server.url,
             default_calibration=False,
             **({"llm_model": MODEL} | values),
@@ -86,7 +85,7 @@ async def test_samples_cut_within_reasoning_do_not_count_as_agreement(opened: Op
 
 def fitted(model: str, *, omitted: tuple[str, ...] = ()) -> Active:
     """Return an active calibration of the service's own set-up with this model."""
-    serving = serving_of(Settings(llm_backend="vllm"))
+    serving = serving_of(Settings())
     llm = HttpLanguageModel("http://127.0.0.1:9", model=model)
     request = serving.request(prompt="Which?")
     drawn = Generation((), 0, model, omitted=omitted)

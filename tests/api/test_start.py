@@ -121,7 +121,6 @@ async def test_log_shows_the_setup_without_secrets(tmp_path: Path, caplog: pytes
     caplog.set_level("INFO", logger="service")
     settings = Settings(
         data_dir=tmp_path,
-        llm_backend="vllm",
         llm_url="http://me:pass@llm.example:8001/v1?key=abc",  # pragma: allowlist secret
     )
     await started(settings, SqliteStore())

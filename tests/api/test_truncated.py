@@ -33,7 +33,7 @@ def cutting(number: int) -> Any:
 
 @asynccontextmanager
 async def service(server: OpenAIServer, folder: Path, **settings: Any) -> AsyncIterator[httpx.AsyncClient]:
-    made = Settings(llm_backend="vllm", llm_url=server.url, num_samples=10, data_dir=folder, **settings)
+    made = Settings(llm_url=server.url, num_samples=10, data_dir=folder, **settings)
     async with served(create_app(made, embedder=FakeEmbedder(8), store=SqliteStore())) as port:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as http:
             yield http

@@ -25,9 +25,7 @@ def client(tmp_path: Path) -> Client:
 
     @asynccontextmanager
     async def make(**settings_: Any) -> AsyncIterator[httpx.AsyncClient]:
-        settings = Settings(
-            data_dir=tmp_path, llm_backend="vllm", llm_url="http://127.0.0.1:9/v1", **settings_
-        )
+        settings = Settings(data_dir=tmp_path, llm_url="http://127.0.0.1:9/v1", **settings_)
         app = create_app(settings, embedder=FakeEmbedder(8), resamples=FEW)
         async with app.router.lifespan_context(app):
             transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))

@@ -593,7 +593,7 @@ class TestPermanentRefusals:
     async def test_job_ends_with_the_servers_message(self, tmp_path: Path) -> None:
         async with OpenAIServer(default=status(429, NO_CREDIT)) as server:
             llm = HttpLanguageModel(server.url, model=MODEL)
-            async with replica_app(tmp_path, llm=llm, llm_backend="vllm", llm_url=server.url) as http:
+            async with replica_app(tmp_path, llm=llm, llm_url=server.url) as http:
                 rows = [{"prompt": f"question {i}", "reference": "Paris"} for i in range(12)]
                 posted = await http.post("/calibrate", json={"examples": rows})
                 async with asyncio.timeout(120):

@@ -30,7 +30,6 @@ def running(llm: OpenAIServer, tmp_path_factory: pytest.TempPathFactory) -> Iter
     """Return the URL of the application, which accepts keys."""
     keys = {"admin_key": ADMIN_KEY, "score_key": SCORE_KEY}
     server = {
-        "llm_backend": "vllm",
         "llm_url": llm.url,
         "num_samples": NUM_SAMPLES,
         "llm_slots": 512,

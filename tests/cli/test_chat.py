@@ -45,7 +45,7 @@ def test_doubtful_claims_are_listed_below_the_answer(tmp_path: Path, monkeypatch
     )
     parts = {"llm": None, "embedder": FakeEmbedder(16), "store": SqliteStore()}
     with serving_in_thread(OpenAIServer(default=scripted)) as llm:
-        settings = {"llm_backend": "vllm", "llm_url": llm.url, "num_samples": 3, "claims_from_characters": 9}
+        settings = {"llm_url": llm.url, "num_samples": 3, "claims_from_characters": 9}
         with serving_app(tmp_path, **parts, **settings) as url:
             done = in_process(tmp_path, url, monkeypatch)("chat", stdin="How high?\n")
     assert done.code == 0, done.err
@@ -62,7 +62,7 @@ def test_failed_turn_is_reported_and_dropped(here: Here) -> None:
 
 def test_pending_score_is_awaited(llm: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Answers are returned before their scores.
-    settings = {"chat_mode": "async", "llm_backend": "vllm", "llm_url": llm.url, "num_samples": 5}
+    settings = {"chat_mode": "async", "llm_url": llm.url, "num_samples": 5}
     parts = {"llm": None, "embedder": FakeEmbedder(16), "store": SqliteStore()}
     with serving_app(tmp_path, **parts, **settings) as url:
         done = in_process(tmp_path, url, monkeypatch)("chat", stdin="question 1\nquestion 2\n")

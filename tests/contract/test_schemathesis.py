@@ -1,6 +1,7 @@
 """schemathesis walks the whole contract against the application with fakes: no 5xx, no contract break."""
 
 import asyncio
+from collections.abc import Iterator
 
 import pytest
 import schemathesis
@@ -13,16 +14,21 @@ from service.llm.port import is_blank
 from service.settings import Settings
 from tests.support.calibrations import add
 from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.openai_server import OpenAIServer, serving_in_thread, status
 from tests.support.replica_apps import deciding
 from tests.support.sqlite_store import SqliteStore
 
 KEY = "of-the-test"
+# Of the LLM server, to every call.
+ANSWER = {
+    "model": "fake-llm",
+    "choices": [{"index": 0, "message": {"content": "Paris"}, "finish_reason": "stop"}],
+}
 # Data that break the schema by their size are refused as too large: a refusal like the others.
 REFUSALS = ["400", "401", "403", "404", "405", "409", "413", "415", "422"]
 # A schema cannot describe the content of a file: a well-formed upload may still have no usable row.
 UPLOAD_ANSWERS = ["2xx", "401", "403", "404", "409", "413", "422"]
 # The LLM server checks the content of a call of the drop-in: the contract leaves it open.
-# The embedded LLM refuses with 400.
 OPEN_ANSWERS = ["2xx", "400", "401", "403", "404", "413", "422"]
 # A time that a key may end at is one to come, which no schema can say; and 500 keys of a scope are enough.
 KEY_ANSWERS = ["2xx", "401", "403", "404", "409", "422"]
@@ -53,7 +59,7 @@ config = schemathesis.Config.from_dict(
 
 
 @pytest.fixture
-def contract(request: pytest.FixtureRequest) -> BaseSchema:
+def contract(request: pytest.FixtureRequest) -> Iterator[BaseSchema]:
     """The contract of an application with P(correct). Without a model of it, /verify answers 503.
 
     A fixture, because its cases take seconds to make: only the process that runs them makes them.
@@ -69,8 +75,10 @@ def contract(request: pytest.FixtureRequest) -> BaseSchema:
             await store.calibrations.activate(one.id)
 
     asyncio.run(decide())
-    app = create_app(asked, llm=llm, embedder=embedder, store=store)
-    return schemathesis.openapi.from_asgi("/openapi.json", app, config=config)
+    with serving_in_thread(OpenAIServer(default=status(200, ANSWER))) as server:
+        asked = asked.model_copy(update={"llm_url": server.url})
+        app = create_app(asked, llm=llm, embedder=embedder, store=store)
+        yield schemathesis.openapi.from_asgi("/openapi.json", app, config=config)
 
 
 schema = schemathesis.pytest.from_fixture("contract")

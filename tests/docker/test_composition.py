@@ -16,9 +16,7 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from benchmarks.processes import ROOT
-from service.demo.data import RECORDED
-from service.llm.port import FEW_SHOT
+from demo import data
 from tests.docker.composition import KILL, PROJECT, SCORE, Composition, documented, run, until
 from tests.e2e.conftest import VllmServer
 
@@ -46,7 +44,7 @@ def operated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Composition]:
         LLM_SERVERS=f'"host.docker.internal:9 host.docker.internal:{vllm.port}"',  # one of the two is dead
         EIGENCAL_LLM_PRIORITY="true",
         EIGENCAL_LLM_API="completions",
-        EIGENCAL_FEW_SHOT=json.dumps(FEW_SHOT),
+        EIGENCAL_FEW_SHOT=json.dumps(data.FEW_SHOT),
         EIGENCAL_MAX_TOKENS="32",
         EIGENCAL_NUM_SAMPLES=str(SAMPLES),
         EIGENCAL_EMBEDDER="all-MiniLM-L6-v2",
@@ -65,7 +63,7 @@ def operated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Composition]:
 
 
 def questions() -> bytes:
-    lines = (ROOT / "service" / "demo" / "everyday_questions.jsonl").read_bytes().splitlines(keepends=True)
+    lines = data.QUESTIONS.read_bytes().splitlines(keepends=True)
     return b"".join(lines[:QUESTIONS])
 
 
@@ -119,7 +117,7 @@ def same_numbers(operated: Composition, calibration: dict[str, Any]) -> None:
 
 def test_what_was_there_before_an_upgrade_is_there_after_it(operated: Composition) -> None:
     operated.up()
-    rows = b"".join(RECORDED.read_bytes().splitlines(keepends=True)[:QUESTIONS])
+    rows = b"".join(data.RECORDED.read_bytes().splitlines(keepends=True)[:QUESTIONS])
     operated.calibration(operated.calibrate(rows, name="recorded"))
     key = operated.http.post("/keys", json={"name": "nightly", "scope": "score"}).raise_for_status().json()
     score, before = operated.score(), known(operated)

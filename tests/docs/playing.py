@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.processes import ROOT
-from service.demo.data import RECORDED
+from demo.data import RECORDED
 from tests.docs.blocks import SHELL, Block
 
 PATIENCE_S = 600  # a guard only: the machine may be busy
@@ -35,7 +35,7 @@ assert job["state"] == "succeeded", job
 print(job["calibration_id"] if kind == "calibration" else job["id"])
 """
 # Prerequisites of the pages: the tree's folders, and files of labelled questions.
-FROM_TREE = ("service", "lab", "clients", "docs", ".venv")
+FROM_TREE = ("service", "demo", "lab", "clients", "docs", ".venv")
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import httpx2 as httpx
 import pytest
 
 from benchmarks.processes import PYTHON, ROOT, free_port, running, wait_for
-from service.llm.embedded import converted_model
-from service.llm.port import FEW_SHOT
+from demo.data import FEW_SHOT
+from demo.model import converted_model
 from tests.support.services import PATIENCE_S, address
 from tests.support.vllm import ENVIRONMENT, VLLM_PYTHON, serve_command
 
@@ -79,7 +79,6 @@ def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServer]:
 def base_environment(vllm: VllmServer) -> dict[str, str]:
     """Return the settings of a service that samples from the server and uses the paper's embedder."""
     return {
-        "EIGENCAL_LLM_BACKEND": "vllm",
         "EIGENCAL_LLM_URL": f"{vllm.url}/v1",
         "EIGENCAL_LLM_API": "completions",
         "EIGENCAL_LLM_PRIORITY": "true",

@@ -45,7 +45,7 @@ def drive(request: pytest.FixtureRequest) -> Driver:
 def real(tmp_path: Path) -> Iterator[str]:
     """Run the real application with a database and a scripted LLM server."""
     server = OpenAIServer(default=answers("Paris", "Paris", "Lyon"))
-    settings = {"llm_backend": "vllm", "llm_model": MODEL, "num_samples": 5}
+    settings = {"llm_model": MODEL, "num_samples": 5}
     with serving_in_thread(server):
         with serving_app(
             tmp_path, llm=None, embedder=FakeEmbedder(16), llm_url=server.url, **settings

@@ -53,7 +53,6 @@ def environment(folder: Path, llm_url: str, embedder_url: str) -> dict[str, str]
     return {
         "EIGENCAL_PORT": "0",
         "EIGENCAL_DATA_DIR": str(folder),
-        "EIGENCAL_LLM_BACKEND": "vllm",
         "EIGENCAL_LLM_URL": llm_url,
         "EIGENCAL_LLM_API_KEY": "sk-of-the-llm",
         "EIGENCAL_EMBEDDER": "scripted-embedder",

@@ -24,7 +24,7 @@ BEYOND = 4  # calls that a kill may interrupt
 def questions() -> list[dict]:
     """Return TriviaQA development questions if available, else our own everyday questions."""
     shared = ROOT.parent / "shared" / "data" / "triviaqa_dev.jsonl"
-    own = ROOT / "service" / "demo" / "everyday_questions.jsonl"
+    own = ROOT / "demo" / "everyday_questions.jsonl"
     rows = [json.loads(line) for line in (shared if shared.exists() else own).read_text().splitlines()]
     return [{"prompt": row["prompt"], "reference": row["reference"]} for row in rows[:QUESTIONS]]
 

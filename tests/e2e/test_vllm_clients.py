@@ -25,7 +25,6 @@ def behind_us(vllm: VllmServer, tmp_path_factory: pytest.TempPathFactory) -> Ite
     env = {
         "EIGENCAL_PORT": "0",
         "EIGENCAL_DATA_DIR": str(folder),
-        "EIGENCAL_LLM_BACKEND": "vllm",
         "EIGENCAL_LLM_URL": f"{vllm.url}/v1",
         "EIGENCAL_EMBEDDER": str(WEIGHTS / "all-MiniLM-L6-v2"),
         "EIGENCAL_SCORE_KEY": SCORE_KEY,

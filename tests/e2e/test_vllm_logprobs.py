@@ -9,10 +9,13 @@ from typing import Literal
 
 import pytest
 
-from service.llm.embedded import EmbeddedLanguageModel
+from demo.data import FEW_SHOT
+from demo.model import Model
+from demo.server import LLMServer
 from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import FEW_SHOT, Draw, GenerationRequest, PromptShape, Sampling
+from service.llm.port import Draw, GenerationRequest, PromptShape, Sampling
 from tests.e2e.conftest import WEIGHTS, VllmServer
+from tests.support.in_thread import serving
 
 pytestmark = pytest.mark.vllm
 SHAPE = PromptShape(few_shot=FEW_SHOT)
@@ -24,10 +27,10 @@ GREEDY = Sampling(temperature=0.0, max_tokens=16, stop=("\n",))
 
 
 def drawn(
-    server: VllmServer, api: Literal["chat", "completions"], *requests: GenerationRequest
+    url: str, api: Literal["chat", "completions"], *requests: GenerationRequest
 ) -> list[tuple[Draw, ...]]:
     async def main() -> list[tuple[Draw, ...]]:
-        llm = HttpLanguageModel(f"{server.url}/v1", api=api, shape=SHAPE)
+        llm = HttpLanguageModel(f"{url}/v1", api=api, shape=SHAPE)
         await llm.start()
         try:
             return [(await llm.generate(request)).draws for request in requests]
@@ -58,7 +61,7 @@ def test_equal_answers_have_equal_sums_streamed_or_not(
 ) -> None:
     plain = GenerationRequest(20, sampling, prompt=QUESTION)
     streamed = GenerationRequest(20, sampling, prompt=QUESTION, deadline_s=60.0)
-    whole, pieces = drawn(vllm, api, plain, streamed)
+    whole, pieces = drawn(vllm.url, api, plain, streamed)
     assert len(whole) == len(pieces) == 20
     for draw in (*whole, *pieces):
         assert draw.total_logprob is not None and draw.num_tokens is not None and draw.logprob is not None
@@ -74,18 +77,11 @@ def test_equal_answers_have_equal_sums_streamed_or_not(
     assert endings([*plain_sums[most], *streamed_sums[most]]) <= 3
 
 
-def test_logprobs_match_the_embedded_llm(vllm: VllmServer) -> None:
+def test_logprobs_match_those_of_the_demonstration(vllm: VllmServer) -> None:
     """Both count the end token, and use the model's own distribution."""
-
-    async def embedded() -> Draw:
-        llm = EmbeddedLanguageModel(WEIGHTS, shape=SHAPE)
-        await llm.start()
-        try:
-            return (await llm.generate(GenerationRequest(1, GREEDY, prompt=QUESTION))).draws[0]
-        finally:
-            await llm.stop()
-
-    ((served,),) = drawn(vllm, "completions", GenerationRequest(1, GREEDY, prompt=QUESTION))
-    own = asyncio.run(embedded())
-    assert (served.text, served.num_tokens) == (own.text, own.num_tokens)
-    assert served.total_logprob == pytest.approx(own.total_logprob, abs=0.02)
+    request = GenerationRequest(1, GREEDY, prompt=QUESTION)
+    ((expected,),) = drawn(vllm.url, "completions", request)
+    with serving(LLMServer(Model.load(WEIGHTS)).app()) as url:
+        ((ours,),) = drawn(url, "completions", request)
+    assert (ours.text, ours.num_tokens) == (expected.text, expected.num_tokens)
+    assert ours.total_logprob == pytest.approx(expected.total_logprob, abs=0.02)

@@ -154,7 +154,7 @@ async def test_a_slow_request_is_cut_off(bound: str, monkeypatch: pytest.MonkeyP
 def test_a_request_that_arrives_while_the_process_is_frozen_is_answered(tmp_path: Path) -> None:
     """A paused container or virtual machine: at its end all timers are due, and requests are still unread."""
     log, nobody = tmp_path / "log", "http://127.0.0.1:1"
-    settings = {"DATA_DIR": str(tmp_path), "PORT": "0", "LLM_BACKEND": "vllm"}
+    settings = {"DATA_DIR": str(tmp_path), "PORT": "0"}
     settings |= {"LLM_URL": nobody, "EMBEDDER_URL": nobody}
     env = {f"EIGENCAL_{name}": value for name, value in settings.items()}
     with running([PYTHON, "-m", "service"], env=env, log=log) as process:

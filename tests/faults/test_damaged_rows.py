@@ -231,7 +231,7 @@ async def test_an_unreadable_admin_key_leaves_the_admin_routes_closed(tmp_path: 
 def test_a_start_names_the_damaged_file_in_one_line(tmp_path: Path, name: str, damaged: slice) -> None:
     log, path = tmp_path / "log", tmp_path / name
     nobody = "http://127.0.0.1:1"
-    settings = {"DATA_DIR": str(tmp_path), "PORT": "0", "LLM_BACKEND": "vllm"}
+    settings = {"DATA_DIR": str(tmp_path), "PORT": "0"}
     settings |= {"LLM_URL": nobody, "EMBEDDER_URL": nobody}
     env = {f"EIGENCAL_{setting}": value for setting, value in settings.items()}
     with running([PYTHON, "-m", "service"], env=env, log=log) as process:

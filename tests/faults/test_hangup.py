@@ -53,7 +53,7 @@ async def test_disconnect_within_a_body_is_not_an_internal_error(
 
 async def test_requests_cut_by_a_stop_get_an_error() -> None:
     async with OpenAIServer(default=hang) as server:
-        settings = Settings(llm_backend="vllm", llm_url=server.url, llm_model=MODEL)
+        settings = Settings(llm_url=server.url, llm_model=MODEL)
         app = create_app(settings, embedder=FakeEmbedder(), store=SqliteStore())
         async with served(app, timeout_graceful_shutdown=1) as port:
             http = httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60)

@@ -33,7 +33,6 @@ async def serve(exchange):
 def server(monkeypatch):
     with serving_in_thread(OpenAIServer(default=serve)) as server:
         for name, value in {
-            "LLM_BACKEND": "vllm",
             "LLM_URL": server.url,
             "EMBEDDER_URL": server.url,
             "NUM_SAMPLES": "5",

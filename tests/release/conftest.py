@@ -11,9 +11,9 @@ from tests.support.services import address
 
 @pytest.fixture(scope="session")
 def service_alone(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """The service with its embedded LLM, and the weights of `make run`, fetched as it fetches them."""
+    """The service with the demonstration, and the weights of `make run`, fetched as it fetches them."""
     settings = {"EIGENCAL_PORT": str(free_port()), "EIGENCAL_EMBEDDER": "all-MiniLM-L6-v2"}
-    made = installed(SERVICE.wheel, tmp_path_factory, extra="embedded", **settings)
+    made = installed(SERVICE.wheel, tmp_path_factory, extra="demo", **settings)
     made.run("eigencal-service", "weights", "fetch", "all-MiniLM-L6-v2", "SmolLM2-135M-Instruct")
     return made
 

@@ -37,7 +37,7 @@ def test_it_lists_what_the_service_needs_as_pinned(document: dict[str, Any]) -> 
     listed = {canonical(one["name"]): one["version"].split("+")[0] for one in document["components"]}
     pinned = {canonical(name): version for name, version in PINNED.items()}
     asked = SERVICE.described["dependencies"]
-    for extra in ("embedded", "otel"):
+    for extra in ("demo", "otel"):
         asked = [*asked, *SERVICE.described["optional-dependencies"][extra]]
     needed = {canonical(re.split(r"[^\w.-]", one)[0]) for one in asked}
     assert needed <= listed.keys()

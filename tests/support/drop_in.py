@@ -69,7 +69,7 @@ async def drop_in(
     **settings: Any,
 ) -> AsyncIterator[DropIn]:
     """Serve the drop-in in front of this server, with additional `settings`."""
-    values = {"llm_backend": "vllm", "llm_url": server.url, "llm_model": MODEL, "num_samples": 5} | settings
+    values = {"llm_url": server.url, "llm_model": MODEL, "num_samples": 5} | settings
     with tempfile.TemporaryDirectory() as folder:
         made = Settings(data_dir=Path(folder), **{"chat_effort": "", **values})
         embedder, store = embedder or FakeEmbedder(16), store or SqliteStore()

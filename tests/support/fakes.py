@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -53,6 +54,7 @@ class FakeLLM:
         self.deliver = deliver
         self.tell = tell
         self.available = True
+        self.failures = Counter[str]()
         self.requests: list[GenerationRequest] = []
         self.cancelled = 0
         self.active = 0

@@ -21,7 +21,7 @@ from service.embedding.port import Embedded, Embedder
 from service.jobs.calibrator import RetryPolicy
 from service.jobs.engine import DbosEngine
 from service.jobs.model import Setup
-from service.llm.port import Draw, Generation, GenerationRequest, LanguageModel, Sampling
+from service.llm.port import Draw, Generation, GenerationRequest, Sampling
 from service.scoring.score import Serving
 from service.scoring.scorer import LiveLoad
 from tests.support.fakes import FakeEmbedder, FakeLLM, last_user_text
@@ -107,7 +107,7 @@ def dev_rows(count: int, samples: Sequence[str] | None = None) -> list[DevRow]:
 @asynccontextmanager
 async def replica(
     url: str,
-    llm: LanguageModel,
+    llm: FakeLLM,
     *,
     embedder: Embedder | None = None,
     engine: DbosEngine | None = None,

@@ -13,8 +13,10 @@ from service.embedding.port import Embedder
 from service.jobs.calibrator import Calibrator, Comparing, Drawer, Embedding, RetryPolicy
 from service.jobs.model import JobOptions
 from service.jobs.store import SqlJobs
-from service.llm.port import LanguageModel, Sampling
+from service.llm.openai_server import HttpLanguageModel
+from service.llm.port import Sampling
 from service.scoring.score import Serving
+from tests.support.fakes import FakeLLM
 from tests.support.reports import FEW
 
 QUICK = RetryPolicy(first_wait_s=0.001, max_wait_s=0.002, give_up_s=30)
@@ -27,7 +29,7 @@ class Pipeline:
         self,
         jobs: SqlJobs,
         calibrations: SqlCalibrations,
-        llm: LanguageModel,
+        llm: FakeLLM | HttpLanguageModel,
         embedder: Embedder,
         *,
         num_samples: int = 5,

@@ -134,7 +134,6 @@ def service(url: str, server: OpenAIServer, folder: Path, **settings: str) -> It
         "port": "0",
         "data_dir": str(folder / "data"),
         "database_url": url,
-        "llm_backend": "vllm",
         "llm_url": server.url,
         "embedder_url": server.url,
         "llm_slots": "16",  # two of these for calibrations

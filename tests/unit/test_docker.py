@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from demo.tour import LLM_DEFAULTS
+from service.llm.weights import SMOLLM2
 from service.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -86,7 +88,6 @@ class TestCompose:
             if value is not None:
                 monkeypatch.setenv(name, interpolated(value))
         settings = Settings()
-        assert settings.llm_backend == "vllm"
         assert settings.llm_url == "http://llm:8000/v1"
         assert settings.llm_priority
         assert settings.database_url == ""
@@ -122,6 +123,34 @@ class TestCompose:
             "127.0.0.1:9090:9090",
             "127.0.0.1:3000:3000",
         }
+
+
+class TestDemo:
+    """docker/demo.yml: the LLM server of `make run` beside the service."""
+
+    OVERRIDE: dict[str, Any] = yaml.safe_load((ROOT / "docker" / "demo.yml").read_text())["services"]
+
+    def test_llm_server_is_confined_and_of_the_same_image(self) -> None:
+        llm = self.OVERRIDE["llm"]
+        assert llm["image"] == SERVICES["eigencal"]["image"]
+        assert (llm["read_only"], llm["cap_drop"]) == (True, ["ALL"])
+        assert llm["security_opt"] == ["no-new-privileges:true"]
+        assert "ports" not in llm
+
+    def test_service_has_the_settings_of_make_run(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        given = self.OVERRIDE["eigencal"]["environment"]
+        assert given.keys() - LLM_DEFAULTS.keys() == {"EIGENCAL_LLM_PRIORITY"}
+        assert {name: interpolated(given[name]) for name in LLM_DEFAULTS} == LLM_DEFAULTS
+        for name, value in (environment("eigencal") | given).items():
+            if value is not None:
+                monkeypatch.setenv(name, interpolated(value))
+        settings = Settings()
+        assert (settings.llm_url, settings.llm_priority) == ("http://llm:8000/v1", False)
+        assert self.OVERRIDE["llm"]["command"].endswith("--port 8000")
+
+    def test_weights_of_both_models_are_fetched(self) -> None:
+        command = SERVICES["weights"]["command"]
+        assert self.OVERRIDE["weights"]["command"] == f"{command} {SMOLLM2}"
 
 
 PARSE = """
@@ -164,7 +193,7 @@ class TestExample:
         offered = set(re.findall(r"^#?([A-Z_]+)=", EXAMPLE, re.MULTILINE))
         defaults = {name: value for name, value in environment("eigencal").items() if value is not None}
         ours = {name for name in defaults if name.startswith("EIGENCAL_LLM_")}
-        assert ours == {"EIGENCAL_LLM_BACKEND", "EIGENCAL_LLM_URL", "EIGENCAL_LLM_PRIORITY"}
+        assert ours == {"EIGENCAL_LLM_URL", "EIGENCAL_LLM_PRIORITY"}
         assert ours | {"EIGENCAL_LLM_API_KEY", "EIGENCAL_LLM_MODEL"} <= offered
 
     def test_composition_uses_a_gpu_by_default_and_contains_no_secret(self) -> None:

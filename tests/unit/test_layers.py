@@ -15,9 +15,9 @@ ROOMS = (
     *("errors", "ids", "lru", "heavy_json", "field_names", "addresses", "spectral"),
     *("transport", "remote", "sharing", "store", "llm", "embedding", "claims", "tracing", "api"),
     *("calibration", "scoring", "report", "jobs", "proxy", "gateways", "admin"),
-    *("settings", "demo", "server", "app", "cli", "__main__"),
+    *("settings", "server", "app", "cli", "__main__"),
 )
-WIRING = {"settings", "demo", "app", "cli"}  # no room imports these
+WIRING = {"settings", "app", "cli"}  # no room imports these
 
 
 def imported(path: Path) -> Iterator[str]:
@@ -62,11 +62,11 @@ def test_no_room_imports_the_wiring() -> None:
 
 def test_nothing_of_ours_is_imported_from_outside_what_is_shipped() -> None:
     for path in SERVICE.rglob("*.py"):
-        assert not {"eigencal", "lab", "tools", "tests", "benchmarks"} & {
+        assert not {"eigencal", "demo", "lab", "tools", "tests", "benchmarks"} & {
             name.split(".")[0] for name in imported(path)
         }
     for path in CLIENT.rglob("*.py"):
-        assert not {"service", "tools", "tests", "benchmarks"} & {
+        assert not {"service", "demo", "tools", "tests", "benchmarks"} & {
             name.split(".")[0] for name in imported(path)
         }
 

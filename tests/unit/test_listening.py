@@ -20,7 +20,7 @@ from service.cli import _check_address, cli
 
 ROOT = Path(__file__).parents[2]
 # Remote servers that are down: no loading and no waiting.
-REMOTE = {"EIGENCAL_LLM_BACKEND": "vllm", "EIGENCAL_EMBEDDER_URL": "http://127.0.0.1:9"}
+REMOTE = {"EIGENCAL_EMBEDDER_URL": "http://127.0.0.1:9"}
 
 
 @contextmanager

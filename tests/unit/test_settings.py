@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from service.app import build_llm, own_keys, serving_of
 from service.cli import cli
-from service.settings import Settings, unknown_variables
+from service.settings import REMOVED, Settings, unknown_variables
 from tests.support.fakes import FakeEmbedder
 from tools.settings_table import table
 
@@ -55,7 +55,6 @@ def test_invalid_settings_end_with_one_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, value: str, said: str
 ) -> None:
     monkeypatch.setenv("EIGENCAL_DATA_DIR", str(tmp_path))
-    monkeypatch.setenv("EIGENCAL_LLM_BACKEND", "vllm")
     monkeypatch.setenv("EIGENCAL_PORT", "0")
     monkeypatch.setenv(f"EIGENCAL_{name}", value)
     result = CliRunner().invoke(cli, ["serve"])
@@ -65,10 +64,11 @@ def test_invalid_settings_end_with_one_line(
 
 
 def test_few_shot_text_stops_at_a_newline() -> None:
-    assert Settings(llm_backend="embedded").default_stop(messages=False) == ("\n",)
-    assert Settings(llm_backend="embedded").default_stop(messages=True) == ()
-    assert Settings(llm_backend="vllm").default_stop(messages=False) == ()
-    assert Settings(llm_backend="vllm", stop=["."]).default_stop(messages=True) == (".",)
+    few_shot = Settings(few_shot="Q: 1+1?\nA: 2\n")
+    assert few_shot.default_stop(messages=False) == ("\n",)
+    assert few_shot.default_stop(messages=True) == ()
+    assert Settings().default_stop(messages=False) == ()
+    assert Settings(stop=["."]).default_stop(messages=True) == (".",)
 
 
 def test_chat_model_gets_a_larger_token_limit() -> None:
@@ -76,20 +76,18 @@ def test_chat_model_gets_a_larger_token_limit() -> None:
         made = Settings(**settings)
         return made.default_max_tokens(messages=False), made.default_max_tokens(messages=True)
 
-    assert limits(llm_backend="vllm") == (256, 256)
-    assert limits(llm_backend="vllm", system_prompt="Be brief.", prompt_template="Say: {prompt}") == (
+    assert limits() == (256, 256)
+    assert limits(system_prompt="Be brief.", prompt_template="Say: {prompt}") == (
         256,
         256,
     )
-    assert limits(llm_backend="vllm", few_shot="Q: 1+1?\nA: 2\n") == (64, 256)
-    assert limits(llm_backend="vllm", llm_api="completions") == (64, 256)
-    assert limits(llm_backend="embedded") == (64, 64)
-    assert limits(llm_backend="vllm", max_tokens=64) == (64, 64)
-    assert limits(llm_backend="embedded", max_tokens=300) == (300, 300)
+    assert limits(few_shot="Q: 1+1?\nA: 2\n") == (64, 256)
+    assert limits(llm_api="completions") == (64, 256)
+    assert limits(max_tokens=300) == (300, 300)
 
 
 def test_a_bare_prompt_and_a_conversation_share_their_calibrations(tmp_path: Path) -> None:
-    settings = Settings(llm_backend="vllm", llm_model="m", data_dir=tmp_path)
+    settings = Settings(llm_model="m", data_dir=tmp_path)
     prompt, conversation = own_keys(serving_of(settings), build_llm(settings), FakeEmbedder())
     assert prompt == conversation
 
@@ -112,11 +110,13 @@ def test_mistyped_setting_gives_a_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("EIGENCAL_HOST", "192.0.2.1")  # the end of the start
+    monkeypatch.setenv("EIGENCAL_LLM_BACKEND", "embedded")  # a former setting
     monkeypatch.setenv("EIGENCAL_NUM_SAMPELS", "40")
     monkeypatch.setenv("EIGENCAL_OTHERWISE", "not ours")
     result = CliRunner().invoke(cli, ["serve"])
     assert "EIGENCAL_HOST" in result.output
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        f"EIGENCAL_LLM_BACKEND is not a setting and is ignored{REMOVED['EIGENCAL_LLM_BACKEND']}.",
         "EIGENCAL_NUM_SAMPELS is not a setting and is ignored (did you mean EIGENCAL_NUM_SAMPLES?).",
         "EIGENCAL_OTHERWISE is not a setting and is ignored.",
     ]

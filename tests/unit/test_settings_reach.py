@@ -1,6 +1,6 @@
 """Every setting has an effect: changed in the environment, it changes the parts that `serve` builds.
 
-A new setting needs a line in OTHER, and in one of the two sets if it is for only one kind of part.
+A new setting needs a line in OTHER, and in SERVER_ONLY if only an embeddings server needs it.
 """
 
 import inspect
@@ -25,11 +25,10 @@ from service.jobs.calibrator import Calibrator, Drawer
 from service.jobs.engine import DbosEngine
 from service.jobs.runner import DurableJobs, JobSteps
 from service.jobs.store import SqlJobs
-from service.llm import embedded as embedded_llm
 from service.llm import openai_server as llm_http
 from service.llm.admission import AdmissionQueue
 from service.proxy.routes import Chat
-from service.proxy.upstream import HttpUpstream
+from service.proxy.upstream import Upstream
 from service.scoring.claims import ClaimScorer
 from service.scoring.score import Serving
 from service.scoring.score_cache import ScoreCache, ScoreStore
@@ -49,7 +48,6 @@ OTHER = {
     "score_key": "a-score-key",
     "allow_open": "true",
     "log_level": "error",
-    "llm_backend": "vllm",
     "llm_url": "http://127.0.0.1:9001/v1",
     "llm_model": "a-model",
     "llm_api": "completions",
@@ -88,29 +86,17 @@ OTHER = {
 }
 # Port 0 is any free one: the default may be taken, as by `make run`.
 BASES = {
-    "in process": {"port": "0", "llm_backend": "embedded"},
-    "servers": {"port": "0", "llm_backend": "vllm", "embedder_url": "http://127.0.0.1:8002/v1"},
+    "embedder in process": {"port": "0"},
+    "embedder on a server": {"port": "0", "embedder_url": "http://127.0.0.1:8002/v1"},
 }
-SERVERS_ONLY = {
-    "llm_url",
-    "llm_model",
-    "llm_api",
-    "llm_api_key",
-    "llm_timeout_s",
-    "llm_slots",
-    "llm_priority",
-    "embedder_api_key",
-    "proxies_from_env",
-}
-IN_NO_SERVERS = {"llm_backend"}  # the base itself has the other value
+SERVER_ONLY = {"embedder_api_key"}
 
 BUILT = [
     AdmissionQueue,
     llm_http.HttpLanguageModel,
     llm_http.PromptShape,
-    HttpUpstream,
+    Upstream,
     Chat,
-    embedded_llm.EmbeddedLanguageModel,
     http_embedder.HttpEmbedder,
     local.SentenceTransformerEmbedder,
     Database,
@@ -190,7 +176,7 @@ def test_every_setting_changes_what_is_built(
         monkeypatch.delenv(f"{PREFIX}{name.upper()}", raising=False)
     unchanged = served_with(monkeypatch, tmp_path, BASES[base])
     assert served_with(monkeypatch, tmp_path, BASES[base]) == unchanged
-    idle = SERVERS_ONLY if base == "in process" else IN_NO_SERVERS
+    idle = SERVER_ONLY if base == "embedder in process" else set()
     for name, value in OTHER.items():
         changed = served_with(monkeypatch, tmp_path, {**BASES[base], name: value}) != unchanged
         assert changed == (name not in idle), f"{name} {'changes' if changed else 'does not reach'} anything"

@@ -13,8 +13,8 @@ from typing import Any
 
 import httpx2 as httpx
 
-from service.demo.data import RECORDED
-from service.demo.tour import NAME
+from demo.data import RECORDED
+from demo.tour import NAME
 from service.report import plots
 from service.report.plots import GREY, LOOKS, Plot, draw, paint_reliability
 from service.report.words import number

@@ -4,18 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from service.llm.weights import SMOLLM2, find
 from tests.support.postgres import Cluster
-
-WEIGHTS = Path(__file__).parents[3] / "data" / "weights"
-
-
-@pytest.fixture(scope="session")
-def llm_weights() -> Path:
-    """Return the folder with the embedded LLM's weights, fetched by `make test`."""
-    if find(SMOLLM2, WEIGHTS) is None:
-        pytest.skip("the weights of the embedded LLM are not fetched: make test")
-    return WEIGHTS
 
 
 def _new(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:

@@ -10,7 +10,7 @@ from service.embedding.http import HttpEmbedder
 from service.errors import EmbedderUnavailable, LLMUnavailable
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import GenerationRequest, Sampling
-from service.proxy.upstream import Call, HttpUpstream
+from service.proxy.upstream import Call, Upstream
 
 BASES = [
     ("http://host", "http://host/v1/embeddings"),
@@ -62,7 +62,7 @@ def test_queries_of_a_caller_precede_those_of_the_base_url() -> None:
 )
 @pytest.mark.parametrize("setting", ["EIGENCAL_LLM_URL", "EIGENCAL_EMBEDDER_URL"])
 def test_other_urls_are_refused_at_the_start(setting: str, address: str, why: str) -> None:
-    clients = [HttpLanguageModel, HttpUpstream]
+    clients = [HttpLanguageModel, Upstream]
     if setting == "EIGENCAL_EMBEDDER_URL":
         clients = [lambda url: HttpEmbedder(url, "m")]
     for client in clients:
@@ -85,7 +85,7 @@ def test_all_clients_use_the_same_base_url() -> None:
             await llm.generate(GenerationRequest(2, Sampling(), prompt="?"))
         with pytest.raises(EmbedderUnavailable):
             await HttpEmbedder(url, "m", transport=mock).check()
-        await (await HttpUpstream(url, transport=mock).open(Call("/completions"))).close()
+        await (await Upstream(url, transport=mock).open(Call("/completions"))).close()
 
     asyncio.run(main())
     paths = ("models", "embeddings", "completions")

@@ -15,7 +15,7 @@ from service.embedding.http import HttpEmbedder
 from service.errors import LLMUnavailable
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import GenerationRequest, Sampling
-from service.proxy.upstream import Call, HttpUpstream
+from service.proxy.upstream import Call, Upstream
 from service.remote import Connections, HealthProbe
 from tests.support.openai_server import Behaviour, Exchange, OpenAIServer, completion, hang
 from tests.support.openai_server import pieces as begun
@@ -121,7 +121,7 @@ async def embedder(url: str) -> AsyncIterator[Ask]:
 
 @asynccontextmanager
 async def upstream(url: str) -> AsyncIterator[Ask]:
-    made = HttpUpstream(url)
+    made = Upstream(url)
 
     async def ask() -> object:
         reply = await made.open(Call("/chat/completions", b'{"n": 1}'))

@@ -13,16 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.errors import DeadlineExceeded, LLMBadResponse, LLMUnavailable
-from service.proxy.upstream import Call, HttpUpstream, without
+from service.proxy.upstream import Call, Upstream, without
 from tests.support.openai_server import Behaviour, Exchange, OpenAIServer, answers, hang, pieces, status
 
 CALL = Call("/chat/completions", b'{"messages": []}', {"X-Request-ID": "r1"})
 
 
 @asynccontextmanager
-async def upstream(default: Behaviour, key: str = "sk-1") -> AsyncIterator[tuple[HttpUpstream, OpenAIServer]]:
+async def upstream(default: Behaviour, key: str = "sk-1") -> AsyncIterator[tuple[Upstream, OpenAIServer]]:
     async with OpenAIServer(default=default) as server:
-        made = HttpUpstream(server.url, api_key=key)
+        made = Upstream(server.url, api_key=key)
         try:
             yield made, server
         finally:
@@ -47,7 +47,7 @@ async def test_connection_is_reused_after_an_answer() -> None:
 
 async def test_silent_server_times_out() -> None:
     async with OpenAIServer(script=[hang, pieces(b"data: 1\n\n", then=hang)]) as server:
-        made = HttpUpstream(server.url, silence_s=0.2)
+        made = Upstream(server.url, silence_s=0.2)
         with pytest.raises(DeadlineExceeded):
             await made.open(CALL)
         reply = await made.open(CALL)
@@ -61,7 +61,7 @@ async def test_silent_server_times_out() -> None:
 async def test_server_that_does_not_read_times_out() -> None:
     callers = list[asyncio.StreamWriter]()
     async with await asyncio.start_server(lambda _, writer: callers.append(writer), "127.0.0.1") as server:
-        made = HttpUpstream(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", silence_s=0.2)
+        made = Upstream(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", silence_s=0.2)
         with pytest.raises(DeadlineExceeded):
             await made.open(Call("/chat/completions", bytes(32 << 20)))  # more than the socket buffers hold
         await made.stop()
@@ -79,7 +79,7 @@ async def test_invalid_chunked_encoding_is_an_error() -> None:
         await hang(exchange)
 
     async with OpenAIServer(default=mad) as server:
-        made = HttpUpstream(server.url)
+        made = Upstream(server.url)
         reply, received = await made.open(CALL), b""
         with pytest.raises(LLMUnavailable):
             async with asyncio.timeout(30):  # far below the time limit for a silent server
@@ -149,7 +149,7 @@ async def test_connection_closed_by_the_server_is_replaced() -> None:
         ended += 1
 
     async with await asyncio.start_server(once_each, "127.0.0.1") as server:
-        made = HttpUpstream(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        made = Upstream(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
         for _ in range(2):
             reply = await made.open(CALL)
             assert b"".join([piece async for piece in reply.pieces()]) == b"{}"

@@ -2,7 +2,8 @@
 
 import pytest
 
-from service.llm.port import FEW_SHOT, Draw, GenerationRequest, Message, PromptShape, Sampling
+from demo.data import FEW_SHOT
+from service.llm.port import Draw, GenerationRequest, Message, PromptShape, Sampling
 
 USER = {"role": "user", "content": "Why?"}
 

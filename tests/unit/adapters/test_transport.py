@@ -16,7 +16,7 @@ from service.embedding.http import HttpEmbedder
 from service.errors import EigencalError, EmbedderRefusal
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import GenerationRequest, Sampling
-from service.proxy.upstream import Call, HttpUpstream
+from service.proxy.upstream import Call, Upstream
 from service.remote import Connections
 from service.transport import MAX_UNREAD_BYTES, Transport
 from tests.support.openai_server import OpenAIServer, hang, status
@@ -74,7 +74,7 @@ async def test_untrusted_certificate_is_refused(authority: trustme.CA) -> None:
 
 async def test_a_cancelled_call_over_tls_closes_its_connection(authority: trustme.CA) -> None:
     async with OpenAIServer(default=hang, tls=server_side(authority)) as server:
-        made = HttpUpstream(server.url)
+        made = Upstream(server.url)
         call = asyncio.create_task(made.open(Call("/chat/completions", b"{}")))
         await server.arrived.wait()
         call.cancel()
@@ -164,7 +164,7 @@ async def refusal_of_embedder(url: str, text: str) -> str:
 
 
 async def refusal_in_drop_in(url: str, text: str) -> str:
-    made = HttpUpstream(url)
+    made = Upstream(url)
     reply = await made.open(Call("/chat/completions", text.encode()))
     content = b"".join([piece async for piece in reply.pieces()])
     await reply.close()
@@ -205,7 +205,7 @@ async def test_unread_response_stays_in_the_socket_buffers() -> None:
                 sent += 1 << 16
 
     async with listening(endless) as url:
-        made = HttpUpstream(url)
+        made = Upstream(url)
         reply = await made.open(Call("/chat/completions", b"{}"))
         before = -1
         while sent > before:

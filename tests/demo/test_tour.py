@@ -13,13 +13,13 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from service.app import build_llm, create_app, serving_of
+from benchmarks.processes import free_port
+from demo.data import FEW_SHOT, PLACES, QUESTIONS, RECORDED, recorded_answers_fit
+from demo.tour import PROMPTS, BackgroundProcess, Demo, DemoError, calibrate, call, set_defaults, walk
+from service.app import create_app
 from service.calibration.files import read_file
 from service.calibration.rows import FEW_ROWS, DevRow
 from service.claims.verdicts import correct
-from service.demo.data import PLACES, QUESTIONS, RECORDED, recorded_fit
-from service.demo.tour import DEFAULTS, PROMPTS, BackgroundService, DemoError, calibrate, call, walk
-from service.llm.port import FEW_SHOT
 from service.settings import Settings
 from tests.support.evidence import TellingLLM
 from tests.support.fakes import FakeEmbedder, FakeLLM
@@ -36,8 +36,7 @@ def rows(path: Path) -> list[DevRow]:
 
 @asynccontextmanager
 async def demo_app(data_dir: Path, num_samples: int = 20, **parts: Any) -> AsyncIterator[str]:
-    # Configured as a server: the embedded LLM samples rows one at a time, half a second each.
-    settings = Settings(data_dir=data_dir, num_samples=num_samples, llm_backend="vllm", llm_slots=512)
+    settings = Settings(data_dir=data_dir, num_samples=num_samples, llm_slots=512)
     app = create_app(
         settings, **{"llm": FakeLLM(), "embedder": FakeEmbedder(), "resamples": FEW_RESAMPLES, **parts}
     )
@@ -78,41 +77,41 @@ def test_recorded_set_allows_a_correctness_model() -> None:
     assert 40 <= right <= len(texts) - 40
 
 
-def default_settings(monkeypatch: pytest.MonkeyPatch, **values: Any) -> Settings:
+def demo_settings(monkeypatch: pytest.MonkeyPatch, **values: str) -> Settings:
+    """Return the settings of `make run` in an environment with these variables alone."""
     for name in list(os.environ):
         if name.startswith("EIGENCAL_"):
             monkeypatch.delenv(name)
-    return Settings(**values)
+    for name, value in values.items():
+        monkeypatch.setenv(f"EIGENCAL_{name.upper()}", value)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "environ", dict(os.environ))
+        set_defaults()
+        return Settings()
 
 
 @pytest.mark.parametrize(
     ("values", "fits"),
     [
         ({}, True),
-        ({"num_samples": 10}, True),
-        ({"num_samples": 21}, False),
-        ({"sampling_temperature": 0.7}, False),
+        ({"num_samples": "10"}, True),
+        ({"num_samples": "21"}, False),
+        ({"sampling_temperature": "0.7"}, False),
         ({"few_shot": "Q: Who?\nA: Me\n"}, False),
-        ({"llm_backend": "vllm"}, False),
+        ({"llm_url": "http://127.0.0.1:9/v1"}, False),
     ],
 )
 def test_recorded_answers_are_used_only_with_the_default_settings(
-    monkeypatch: pytest.MonkeyPatch, values: dict[str, Any], fits: bool
+    monkeypatch: pytest.MonkeyPatch, values: dict[str, str], fits: bool
 ) -> None:
     """The first case fails if the defaults change: `make record-devset` records new answers."""
-    settings = default_settings(monkeypatch, **values)
-    serving = serving_of(settings)
-    identity = build_llm(settings).identity(serving.request(prompt="x"))
-    assert recorded_fit(identity, serving.sampling, serving.num_samples) is fits
+    assert recorded_answers_fit(demo_settings(monkeypatch, **values)) is fits
 
 
-def test_demo_chat_waits_no_longer_for_its_score(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    usual = default_settings(monkeypatch).chat_deadline_s
-    for name, value in DEFAULTS.items():
-        monkeypatch.setenv(name, value)
-    assert Settings().chat_deadline_s == usual == 10
+def test_an_llm_server_of_the_environment_keeps_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = demo_settings(monkeypatch, llm_url="http://127.0.0.1:9/v1")
+    assert (settings.llm_model, settings.few_shot, settings.llm_api) == ("", "", "chat")
+    assert settings.embedder == "all-MiniLM-L6-v2"
 
 
 async def test_tour_calibrates_once(tmp_path: Path) -> None:
@@ -178,10 +177,10 @@ async def test_recording_samples_answers_with_logprobs(tmp_path: Path) -> None:
 
 async def test_port_in_use_is_reported(tmp_path: Path) -> None:
     async with demo_app(tmp_path, store=SqliteStore()) as url:
-        service = BackgroundService(tmp_path, "127.0.0.1", int(url.rpartition(":")[2]))
+        demo = Demo(tmp_path, "127.0.0.1", int(url.rpartition(":")[2]))
         with pytest.raises(DemoError, match="Another program uses"):
-            await asyncio.to_thread(service.start)
-    assert not (tmp_path / "service.pid").exists()
+            await asyncio.to_thread(demo.start, with_llm=True)
+    assert list(tmp_path.glob("*.pid")) == []
 
 
 @pytest.mark.parametrize(
@@ -190,8 +189,35 @@ async def test_port_in_use_is_reported(tmp_path: Path) -> None:
     ["", "garbage", "-1", str(10**30), pytest.param(str(os.getpid()), id="our own")],
 )
 def test_a_stale_process_id_stops_nothing(tmp_path: Path, content: str) -> None:
-    (tmp_path / "service.pid").write_text(content)
-    assert BackgroundService(tmp_path, "127.0.0.1", 1).stop() is False
+    for name in ("service", "llm"):
+        (tmp_path / f"{name}.pid").write_text(content)
+    assert Demo(tmp_path, "127.0.0.1", 1).stop() is False
+
+
+def sleeper(folder: Path, name: str) -> BackgroundProcess:
+    """Return a process that runs until it is stopped."""
+    return BackgroundProcess(folder, name, "http.server", "0")
+
+
+def test_a_later_call_stops_what_is_left_of_an_earlier_one(tmp_path: Path) -> None:
+    for left in ("service", "llm"):  # the other one has died
+        started = sleeper(tmp_path, left)
+        started.start()
+        later = Demo(tmp_path, "127.0.0.1", 1)
+        later.service, later.llm = sleeper(tmp_path, "service"), sleeper(tmp_path, "llm")
+        assert later.stop() is True
+        assert started.has_ended
+        assert later.stop() is False
+
+
+def test_a_failed_start_stops_both_and_shows_the_log(tmp_path: Path) -> None:
+    demo = Demo(tmp_path, "127.0.0.1", free_port())
+    demo.llm, demo.service = sleeper(tmp_path, "llm"), BackgroundProcess(tmp_path, "service", "no_such")
+    demo.llm.start()
+    with pytest.raises(DemoError, match=r"`service` did not start(.|\n)*No module named no_such"):
+        demo.start(with_llm=False)
+    assert demo.llm.has_ended
+    assert list(tmp_path.glob("*.pid")) == []
 
 
 @pytest.mark.parametrize(
@@ -203,4 +229,4 @@ def test_a_stale_process_id_stops_nothing(tmp_path: Path, content: str) -> None:
     ],
 )
 def test_a_service_on_every_address_is_reached_on_loopback(tmp_path: Path, host: str, url: str) -> None:
-    assert BackgroundService(tmp_path, host, 8000).url == url
+    assert Demo(tmp_path, host, 8000).url == url
