@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.processes import ROOT
+from service.claims.facts import words
 from service.demo.data import RECORDED
 from service.embedding.local import SentenceTransformerEmbedder
 from service.scoring.choice import MAX_OOD_P_VALUE
 from service.spectral.conformal import ConformalReference
-from service.spectral.text_scores import words
 
 DATA = ROOT.parent / "shared" / "data"
 EMBEDDERS = ("all-MiniLM-L6-v2", "all-mpnet-base-v2")
