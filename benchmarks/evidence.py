@@ -28,6 +28,7 @@ from benchmarks.recorded_evidence import (
     titles,
     tokenizer_of,
 )
+from lab.resampling import figure_difference
 from service.embedding.port import FACTS, PAPER
 from service.spectral.correctness_model import (
     brier,
@@ -40,7 +41,7 @@ from service.spectral.correctness_model import (
 from service.spectral.dev_set import AnyMap, DevSpectra, risk, served_lambda_max
 from service.spectral.fit import fit_depolarized, fit_evidence, fit_temperature
 from service.spectral.reliability import auroc, projection_brier
-from service.spectral.resampling import Difference, figure_difference, mean_difference
+from service.spectral.resampling import Difference, mean_difference
 from service.spectral.spectrum import Identity, TemperatureMap
 
 FIT, HELD = np.arange(150), np.arange(150, 400)

@@ -218,7 +218,7 @@ def labelled(drawn: Sequence[Drawn], vectors: dict[str, Floats], m: int) -> DevS
 
 def report_calibrated(material: DevSet) -> None:
     """Print cross-validated figures of a calibration of claims."""
-    resamples = Resamples(*[20] * 7)
+    resamples = Resamples(*[20] * 5)
     fitted = fit_all(material, "depolarized", resamples=resamples)
     shown = CrossValidated(fitted, resamples=resamples)
     print("\n" + head("calibrated claims", "projection ECE", "mean lambda_max"))

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from benchmarks.processes import ROOT
 from demo.data import RECORDED
+from service.claims.facts import words
 from service.embedding.local import SentenceTransformerEmbedder
 from service.scoring.choice import MAX_OOD_P_VALUE
 from service.spectral.conformal import ConformalReference
-from service.spectral.text_scores import words
 
 DATA = ROOT.parent / "shared" / "data"
 EMBEDDERS = ("all-MiniLM-L6-v2", "all-mpnet-base-v2")

@@ -36,12 +36,12 @@ from benchmarks.recorded_evidence import (
     titles,
     tokenizer_of,
 )
+from lab.text_scores import num_words
 from service.embedding.port import FACTS, PAPER, Kernel
 from service.spectral.correctness_model import NO_VERDICTS, stratified_folds
 from service.spectral.dev_set import served_lambda_max
 from service.spectral.reliability import auroc, resampled_aurocs
 from service.spectral.resampling import ResampleCounts, percentile_interval
-from service.spectral.text_scores import num_words
 
 SIZES = (0, 3, 10, 20)
 SEEDS = 10

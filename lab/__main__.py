@@ -9,6 +9,7 @@ from lab.baselines import TransformersEntailment
 from lab.command import Components, Plan, evaluate
 from service import __version__
 from service.app import build_embedder, build_llm, serving_of
+from service.claims.comparison import Compare
 from service.cli import load_settings
 from service.errors import EigencalError
 from service.settings import Settings
@@ -38,14 +39,17 @@ def evaluate_command(
         str,
         typer.Option(help="NLI model (folder or hub name); default: the embedder compares answers."),
     ] = "",
+    compare: Annotated[
+        Compare, typer.Option(help="llm: also judge the kernel by which the LLM compares answers.")
+    ] = "embeddings",
     seed: Annotated[int, typer.Option(help="Seed of every bootstrap and draw.")] = 0,
 ) -> None:
-    """Fit on DEV, test on TEST, write a report. A second run resumes."""
+    """Run every experiment: fit on DEV, test on TEST. A second run resumes."""
     if dev.samefile(test):
         typer.echo(
             "Warning: DEV and TEST are the same file. A fit tested on its own rows looks too good.", err=True
         )
-    plan = Plan(dev, test, out, limit, num_samples, seed)
+    plan = Plan(dev, test, out, limit, num_samples, seed, compare)
     try:
         evaluate(plan, _evaluation_components(load_settings(), embedder, entailment))
     except (EigencalError, ValueError, OSError) as error:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lab.density import DensityStack, frobenius_cosines
+from lab.resampling import DEFAULT
 from service.spectral.reliability import (
     NUM_BINS,
     ROUNDING,
@@ -30,7 +31,6 @@ from service.spectral.reliability import (
     neighbourhoods,
     upper_p_value,
 )
-from service.spectral.resampling import DEFAULT
 from service.spectral.spectrum import ServedSpectrum, Spectrum
 
 Floats = NDArray[np.float64]
@@ -348,7 +348,7 @@ class Nulls:
 
 
 def nulls(
-    clustering: Clustering,
+    clusterings: Sequence[Clustering],
     stack: DensityStack,
     spectra: Sequence[Spectrum],
     served: Sequence[ServedSpectrum],
@@ -356,16 +356,20 @@ def nulls(
     rng: np.random.Generator,
     *,
     num_draws: int = DEFAULT.nulls,
-) -> Nulls:
-    """Return both nulls of a clustering; see `drawn_blocks` and `rescaled_blocks`.
+) -> list[Nulls]:
+    """Return both nulls of each clustering, in the same worlds; see `drawn_blocks` and `rescaled_blocks`.
 
     spectra, served, targets (the real references): of the n prompts, in the order of the stack.
     """
-    ece = algorithm1(clustering, targets).ece
+    eces = [algorithm1(clustering, targets).ece for clustering in clusterings]
     # Both nulls share one rng, so results depend on their order.
     worlds = (
         drawn_blocks(stack, spectra, served, rng, num_draws),
         rescaled_blocks(stack, spectra, served, targets, rng, num_draws),
     )
-    drawn = [np.concatenate([block_targets(clustering, block) for block in blocks]) for blocks in worlds]
-    return Nulls(*(null_of(clustering, of_worlds, ece) for of_worlds in drawn))
+    kinds = []
+    for blocks in worlds:
+        targets_ = [[block_targets(clustering, block) for clustering in clusterings] for block in blocks]
+        of_clusterings = zip(clusterings, zip(*targets_, strict=True), eces, strict=True)
+        kinds.append([null_of(one, np.concatenate(parts), ece) for one, parts, ece in of_clusterings])
+    return [Nulls(*pair) for pair in zip(*kinds, strict=True)]

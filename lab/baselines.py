@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.semantic_entropy import HEAT_TIME, kernel_language_entropy, semantic_entropy
+from lab.text_scores import lexical_similarity, per_word
 from service.calibration.diagnostics import EvaluationContext, Split
 from service.report.words import finite, ranking
 from service.spectral.dev_set import overlaps
 from service.spectral.reliability import accuracy_rejection
-from service.spectral.text_scores import lexical_similarity, per_word
 
 Floats = NDArray[np.float64]
 

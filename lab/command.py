@@ -1,10 +1,10 @@
-"""The command `evaluate`: read files, draw and store missing answers, write the report and the results."""
+"""The command `evaluate`: read files, draw and store missing answers, write results, page and figures."""
 
 import asyncio
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import islice
@@ -12,12 +12,16 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from lab.baselines import TransformersEntailment, by_entailment
 from lab.experiments import Evaluation, make_results, provenance
+from lab.figures import figures, tables
+from lab.kernels import Cost, compare_kernels, scores
 from lab.page import render_evaluation
+from lab.resampling import DEFAULT, Resamples
 from service.calibration.diagnostics import Split
 from service.calibration.files import read_file
 from service.calibration.fitting import Stream, rng
@@ -29,20 +33,31 @@ from service.calibration.material import (
     assemble,
     check_made_by,
     full_number,
+    texts_of,
     usable_rows,
 )
 from service.calibration.rows import DevRow, check_row, draws_from_json, draws_to_json
-from service.embedding.port import PAPER, Embedder, outcome_vectors, supplied_draws, texts_to_embed
-from service.errors import BodyTooLarge, EigencalError, InvalidDevData
-from service.jobs.calibrator import RetryPolicy, row_request
+from service.claims.comparison import MAX_COMPARED, Compare, Comparer, Comparison, Reply
+from service.embedding.port import (
+    FACTS,
+    LLM,
+    PAPER,
+    Embedder,
+    Kernel,
+    outcome_vectors,
+    supplied_draws,
+    texts_to_embed,
+)
+from service.errors import BodyTooLarge, Conflict, EigencalError, InvalidDevData, LLMError
+from service.jobs.calibrator import REFERENCES_COMPARED, REFUSALS, RetryPolicy, order_of, row_request
 from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import Draw, GenerationRequest
+from service.llm.port import Draw, GenerationRequest, Priority
 from service.llm.weights import sha256_of
 from service.scoring.score import Serving
-from service.spectral.resampling import DEFAULT, Resamples
 
 # Gives up early: someone waits at the terminal, and the next run resumes.
 PATIENCE = RetryPolicy(give_up_s=120.0)
+Floats = NDArray[np.float64]
 CHUNK = 64  # texts per update of the progress bar
 
 
@@ -101,7 +116,8 @@ class Plan:
     """The arguments of an evaluation.
 
     limit: number of rows to use of each file. num_samples: answers per prompt; None: the largest number that
-    nine rows in ten have, or the settings' number for answers drawn.
+    nine rows in ten have, or the settings' number for answers drawn. compare: "llm" also judges the kernel by
+    which the LLM compares answers.
     """
 
     dev: Path
@@ -110,6 +126,7 @@ class Plan:
     limit: int | None = None
     num_samples: int | None = None
     seed: int = 0
+    compare: Compare = "embeddings"
     resamples: Resamples = DEFAULT
 
 
@@ -129,7 +146,7 @@ class Components:
 
 
 def evaluate(plan: Plan, parts: Components) -> dict[str, Any]:
-    """Run the evaluation and write report.html and results.json. A second run reuses the answers drawn.
+    """Run the evaluation; write results.json, report.html, tables.md and figures. Drawn answers are reused.
 
     Raises EigencalError, or OSError if the folder cannot be created or written to.
     """
@@ -140,6 +157,11 @@ def evaluate(plan: Plan, parts: Components) -> dict[str, Any]:
     text = json.dumps(results, indent=1, ensure_ascii=False, allow_nan=False)
     (plan.out / "results.json").write_text(f"{text}\n", encoding="utf-8")
     (plan.out / "report.html").write_text(render_evaluation(results), encoding="utf-8")
+    (plan.out / "tables.md").write_text(tables(results), encoding="utf-8")
+    folder = plan.out / "figures"
+    folder.mkdir(exist_ok=True)
+    for name, svg in figures(results).items():
+        (folder / f"{name}.svg").write_text(f"{svg}\n", encoding="utf-8")
     return results
 
 
@@ -167,11 +189,19 @@ class _Run:
             m = plan.num_samples or min(
                 full_number([len(r.draws) for r in of_file], None) for of_file in rows.values()
             )
-            dev, test = [await self._material(name, of_file, m) for name, of_file in rows.items()]
+            usable = {
+                name: usable_rows(of_file, m, rng(plan.seed, Stream.COPIES))[0]
+                for name, of_file in rows.items()
+            }
+            [(dev,), (test,)] = [
+                await self._materials(name, of_file, m, {PAPER: ()}) for name, of_file in usable.items()
+            ]
             check_made_by(dev.made_by, test.made_by)
+            compared = await self._kernels(usable, m) if plan.compare == "llm" else None
         finally:
             await embedder.stop()
-        return await asyncio.to_thread(self._experiments, dev, test, self._provenance(files, answers), files)
+        origin = self._provenance(files, answers)
+        return await asyncio.to_thread(self._experiments, dev, test, origin, files, compared)
 
     def _stage(self, name: str, total: int) -> Callable[[int], None]:
         """Show a new progress bar and return the function that advances it."""
@@ -243,10 +273,15 @@ class _Run:
             raise errors.exceptions[0] from None
         return [task.result() for task in tasks]
 
-    async def _material(self, name: str, stored: list[DevRow], num_samples: int) -> DevSet:
+    async def _materials(
+        self, name: str, rows: list[DevRow], num_samples: int, kernels: Mapping[Kernel, Sequence[Floats]]
+    ) -> list[DevSet]:
+        """Return the rows as vectors under each kernel. kernels: with an LLM's comparisons, if it compares.
+
+        The kernels must take embeddings of the same texts.
+        """
         embedder = self._parts.embedder
-        rows = usable_rows(stored, num_samples, rng(self._plan.seed, Stream.COPIES))[0]
-        texts = all_texts(rows)
+        texts = all_texts(rows, next(iter(kernels)))
         embedded = texts_to_embed(texts, embedder.empty_answers)
         advance = self._stage(f"{name}: vectors", len(embedded))
         chunks = []
@@ -256,11 +291,74 @@ class _Run:
         check_made_by(*(chunk.made_by for chunk in chunks))
         vectors = outcome_vectors(texts, np.concatenate([chunk.vectors for chunk in chunks]))
         place = {text: i for i, text in enumerate(texts)}
-        material = assemble(rows, num_samples, vectors, place, embedder.identity.dimension)
-        return replace(material, made_by=replace(chunks[0].made_by, kernel=PAPER))
+        made_by, dimension = chunks[0].made_by, embedder.identity.dimension
+        return [
+            replace(
+                assemble(rows, num_samples, vectors, place, dimension, kernel, same),
+                made_by=replace(made_by, kernel=kernel),
+            )
+            for kernel, same in kernels.items()
+        ]
+
+    async def _kernels(self, files: Mapping[str, list[DevRow]], num_samples: int) -> dict[str, Any]:
+        """Return the kernel of facts beside the kernel by which the LLM compares answers."""
+        llm, kept = self._parts.llm, ReplyFile(self._plan.out / "compared.jsonl")
+        await llm.start()
+        try:
+            comparer = Comparer(llm, self._parts.slots)
+            same = {name: await self._compared(name, rows, comparer, kept) for name, rows in files.items()}
+        finally:
+            await llm.stop()
+        if not kept.model:
+            raise LLMError("The LLM has compared no answers: it refuses, or replies with neither Yes nor No.")
+        pairs = {
+            name: await self._materials(name, rows, num_samples, {FACTS: (), LLM: same[name]})
+            for name, rows in files.items()
+        }
+        questions = sum(len(rows) for rows in files.values())
+        by_facts, by_llm = (scores(pairs["dev"][k], pairs["test"][k]) for k in (0, 1))
+        cost, plan = Cost(kept.calls, kept.tokens, questions), self._plan
+        return compare_kernels(by_facts, by_llm, kept.model, cost, plan.seed, plan.resamples)
+
+    async def _compared(
+        self, name: str, rows: Sequence[DevRow], comparer: Comparer, kept: "ReplyFile"
+    ) -> list[Floats]:
+        """Return P(same) of the `texts_of` each row, (k, k). Stored replies are not asked for again.
+
+        A row that the server refuses has NaN. Raises Conflict if two models compare, and the model's error
+        once `PATIENCE` gives up.
+        """
+        advance, found = self._stage(f"{name}: comparisons", len(rows)), list[Floats]()
+        for row in rows:
+            texts = texts_of(row)
+            compare = partial(
+                comparer.compare,
+                row.question or "",
+                texts,
+                order_of(row),
+                most=MAX_COMPARED + REFERENCES_COMPARED,
+                priority=Priority.JOB,
+                known=kept.replies,
+            )
+            try:
+                comparison = await PATIENCE.keep_trying(compare, _silent)
+            except LLMError as error:
+                if error.extra.get("llm_status") not in REFUSALS:
+                    raise
+                found.append(np.full((len(texts), len(texts)), np.nan))
+            else:
+                kept.add(comparison)
+                found.append(comparison.same)
+            advance(1)
+        return found
 
     def _experiments(
-        self, dev: DevSet, test: DevSet, origin: dict[str, Any], files: dict[str, EvaluationFile]
+        self,
+        dev: DevSet,
+        test: DevSet,
+        origin: dict[str, Any],
+        files: dict[str, EvaluationFile],
+        compared: dict[str, Any] | None,
     ) -> dict[str, Any]:
         plan, split = self._plan, Split(LabelledRows(test))
         context = Evaluation(Split(LabelledRows(dev)), split, seed=plan.seed, resamples=plan.resamples)
@@ -273,7 +371,8 @@ class _Run:
         def report(done: int, total: int) -> None:
             self._progress.update(task, completed=done, total=total)
 
-        return make_results(context, (files["dev"].total, files["test"].total), origin, meanings, report)
+        rows = files["dev"].total, files["test"].total
+        return make_results(context, rows, origin, meanings, compared, report)
 
     def _provenance(
         self, files: dict[str, EvaluationFile], answers: dict[str, dict[str, Any]] | None
@@ -309,6 +408,42 @@ def answer_key(split: str, row: DevRow, request: GenerationRequest, drawn_with: 
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
 
+class ReplyFile:
+    """Replies of the comparing LLM, one line per row, written to disk before the next row is compared.
+
+    replies: by key. model: the comparing model, "" before its first reply. calls, tokens: of the model's
+    replies. If a crash cuts a line, only its row is asked for again.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.replies: dict[str, Reply] = {}
+        self.model, self.calls, self.tokens = "", 0, 0
+        self._stored = list[dict[str, Any]]()
+        for line in _complete_lines(path):
+            self._stored.append(line)
+            self.replies |= {key: (yes, line["model"]) for key, yes in line["replies"].items()}
+
+    def add(self, comparison: Comparison) -> None:
+        """Count a comparison, and store its new replies. Raises Conflict if another model has compared."""
+        if not comparison.replies:
+            return
+        if self.model not in ("", comparison.model):
+            raise Conflict(f"Two models compared answers: {self.model!r} and {comparison.model!r}.")
+        if not self.model:
+            self.model = comparison.model
+            own = [line for line in self._stored if line["model"] == self.model]
+            self.calls = sum(len(line["replies"]) for line in own)
+            self.tokens = sum(line["tokens"] for line in own)
+        new = {key: yes for key, (yes, _) in comparison.replies.items() if key not in self.replies}
+        tokens = comparison.usage.prompt_tokens + comparison.usage.completion_tokens
+        if not new:  # the first row is asked for again, since the model is not known before
+            return
+        self.calls, self.tokens = self.calls + len(new), self.tokens + tokens
+        self.replies |= {key: comparison.replies[key] for key in new}
+        _append(self._path, {"model": self.model, "tokens": tokens, "replies": new})
+
+
 class AnswerFile:
     """Answers drawn, one line per batch, written to disk before the next batch is requested.
 
@@ -318,13 +453,8 @@ class AnswerFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._answers: dict[str, list[Draw]] = {}
-        data = path.read_bytes() if path.exists() else b""
-        complete = data.rfind(b"\n") + 1
-        for line in map(json.loads, data[:complete].splitlines()):
+        for line in _complete_lines(path):
             self._answers.setdefault(line["key"], []).extend(draws_from_json(line["draws"]))
-        if complete < len(data):
-            # Otherwise the next batch would be appended to half a line, and neither could be read.
-            os.truncate(path, complete)
 
     def get(self, key: str) -> Sequence[Draw]:
         """Return the answers stored under a key."""
@@ -332,9 +462,23 @@ class AnswerFile:
 
     def add(self, key: str, draws: Sequence[Draw]) -> None:
         """Store answers under a key and flush them to disk."""
-        line = json.dumps({"key": key, "draws": draws_to_json(draws)}, ensure_ascii=False)
-        with self._path.open("ab") as file:
-            file.write(line.encode("utf-8", "replace") + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        _append(self._path, {"key": key, "draws": draws_to_json(draws)})
         self._answers.setdefault(key, []).extend(draws)
+
+
+def _complete_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the JSON of each line. A last line that a crash has cut is removed from the file."""
+    data = path.read_bytes() if path.exists() else b""
+    complete = data.rfind(b"\n") + 1
+    if complete < len(data):
+        # Otherwise the next line would be appended to half a line, and neither could be read.
+        os.truncate(path, complete)
+    yield from map(json.loads, data[:complete].splitlines())
+
+
+def _append(path: Path, line: dict[str, Any]) -> None:
+    """Append a line of JSON and flush it to disk."""
+    with path.open("ab") as file:
+        file.write(json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+        file.flush()
+        os.fsync(file.fileno())

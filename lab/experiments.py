@@ -7,15 +7,24 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lab.algorithm1 import algorithm1, cluster_labels, cluster_prompts, nulls
+from lab.algorithm1 import Clustering, algorithm1, cluster_labels, cluster_prompts, nulls
 from lab.baselines import Meanings, baselines, by_embedding
 from lab.density import DensityStack, calibration_error, frobenius_cosines
+from lab.paper import constant_predictor, convergence, mean_cosine, scaled, similarity
+from lab.resampling import (
+    ALGORITHM1,
+    CONSTANT,
+    CONVERGENCE,
+    DEFAULT,
+    Resamples,
+    figure_difference,
+)
 from service.calibration.diagnostics import EvaluationContext, Split
 from service.calibration.fitting import Stream
 from service.calibration.rows import FEW_ROWS
@@ -24,14 +33,17 @@ from service.report.report import bins, figures, null_part
 from service.report.words import Caution, about_fit, caution, estimate, few_of_a_kind, finite, in_short
 from service.spectral.dev_set import risk
 from service.spectral.reliability import auroc, reliability_diagram
-from service.spectral.resampling import Difference, figure_difference
+from service.spectral.resampling import Difference
 from service.spectral.spectrum import DEFAULT_EPS, CalibrationMap, TemperatureMap
 
+Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
 # Few, because each needs its own clusters, and Cal_S over all prompts.
 TEMPERATURES = np.geomspace(0.25, 32.0, 15)
 NUM_BINS, CLUSTERS = 8, 5  # of Algorithm 1, as the paper has them
+GRID = tuple(product((6, 8, 10), (3, 5, 7)))  # other numbers of bins and clusters
+MEASURES = ("cal_s", "risk", "eigenvalue_ece")
 NUM_CLUSTERS = 30  # of all prompts, for Cal_S (method, section 4)
 MAX_COSINES = 4000  # with more prompts, the table of all cosines (8 bytes per pair) is too large
 FITTED_ON_DEV = "the model of P(correct), if there is one, rests"
@@ -39,6 +51,11 @@ FITTED_ON_DEV = "the model of P(correct), if there is one, rests"
 
 class Evaluation(EvaluationContext):
     """Maps fitted on `dev` and judged on `test`, also by Algorithm 1."""
+
+    def __init__(self, dev: Split, test: Split, *, seed: int = 0, resamples: Resamples = DEFAULT) -> None:
+        super().__init__(dev, test, seed=seed, resamples=resamples)
+        self.resamples: Resamples = resamples
+        self._diagrams: dict[str, dict[tuple[int, int], dict[str, Any]]] = {}
 
     @cached_property
     def stack(self) -> DensityStack:
@@ -50,29 +67,46 @@ class Evaluation(EvaluationContext):
         """The density matrices of the references of the test prompts."""
         return DensityStack.of([a.references for a in self.test.answers])
 
-    def algorithm1(self, name: str, num_clusters: int = CLUSTERS) -> dict[str, Any]:
-        """Return Algorithm 1 of a map, with `num_clusters` clusters per bin.
+    @cached_property
+    def cosines(self) -> Floats:
+        """The Frobenius cosines (n, n) of the test prompts, for at most `MAX_COSINES` of them."""
+        return frobenius_cosines(self.stack)
+
+    def clustering(self, name: str, num_bins: int = NUM_BINS, num_clusters: int = CLUSTERS) -> Clustering:
+        """Return the bins and clusters of Algorithm 1 under a map."""
+        cosines = self.cosines if len(self.test) <= MAX_COSINES else None
+        sizes = {"num_bins": num_bins, "num_clusters": num_clusters}
+        return cluster_prompts(self.stack, self.served[name].lambda_max, cosines=cosines, **sizes)
+
+    def algorithm1(self, name: str, num_clusters: int = CLUSTERS, num_bins: int = NUM_BINS) -> dict[str, Any]:
+        """Return Algorithm 1 of a map, with `num_clusters` clusters per bin: 1, or one of `GRID`.
 
         drawn, rescaled: its nulls, see `Nulls`. cluster_sizes: of the clusters used. singletons: number of
         prompts that it ignores. bins: the diagram, with the band of the null with drawn references.
         """
-        served, size = self.served[name], len(self.test)
-        clusters = cluster_prompts(
-            self.stack, served.lambda_max, num_bins=NUM_BINS, num_clusters=num_clusters
-        )
-        diagram = algorithm1(clusters, self.targets)
-        worlds = self.stack, self.test.spectra, served.spectra, self.targets
-        random, again = self.rng(Stream.ALGORITHM1), self.resamples.nulls
-        both = nulls(clusters, *worlds, random, num_draws=again)
-        return {
-            "map": name,
-            "ece": finite(diagram.ece),
-            "drawn": null_part(both.drawn),
-            "rescaled": null_part(both.rescaled),
-            "cluster_sizes": clusters.cluster_sizes.tolist(),
-            "singletons": clusters.singletons,
-            "bins": bins(diagram, size, both.drawn.band),
-        }
+        if name not in self._diagrams:
+            self._diagrams[name] = self._all_diagrams(name)
+        return self._diagrams[name][num_bins, num_clusters]
+
+    def _all_diagrams(self, name: str) -> dict[tuple[int, int], dict[str, Any]]:
+        """Return Algorithm 1 by numbers of bins and of clusters, with nulls in the same worlds."""
+        settings = ((NUM_BINS, 1), *GRID)
+        clusterings = [self.clustering(name, *setting) for setting in settings]
+        worlds = self.stack, self.test.spectra, self.served[name].spectra, self.targets
+        both = nulls(clusterings, *worlds, self.rng(ALGORITHM1), num_draws=self.resamples.nulls)
+        parts = {}
+        for setting, clusters, of_clusters in zip(settings, clusterings, both, strict=True):
+            diagram = algorithm1(clusters, self.targets)
+            parts[setting] = {
+                "map": name,
+                "ece": finite(diagram.ece),
+                "drawn": null_part(of_clusters.drawn),
+                "rescaled": null_part(of_clusters.rescaled),
+                "cluster_sizes": clusters.cluster_sizes.tolist(),
+                "singletons": clusters.singletons,
+                "bins": bins(diagram, len(self.test), of_clusters.drawn.band),
+            }
+        return parts
 
 
 def make_results(
@@ -80,11 +114,13 @@ def make_results(
     rows: tuple[int, int],
     provenance: dict[str, Any],
     meanings: Meanings | None = None,
+    compared: dict[str, Any] | None = None,
     progress: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> dict[str, Any]:
     """Run every experiment and return the content of results.json, which the page shows.
 
-    rows: number of rows in the dev and the test file. meanings: None: by the embedder. progress: called with
+    rows: number of rows in the dev and the test file. meanings: None: by the embedder.
+    compared: of `compare_kernels`, None if no LLM compared answers. progress: called with
     (done, total). The results include the figures of a report and `method`, the map of lowest cross-validated
     risk on dev. A figure that cannot be computed is null, never NaN. Blocks for seconds to minutes.
     """
@@ -104,12 +140,19 @@ def make_results(
         "dev": _describe(context.dev, rows[0]),
         "test": _describe(context.test, rows[1]),
         **shared,
-        "comparison": list(comparison(context)),
+        "comparison": list(comparison(context, context.resamples.figure_difference)),
         "algorithm1": [context.algorithm1(name) for name in context.served],
         # Its target is small for any calibration.
         "naive": [context.algorithm1(name, num_clusters=1) for name in context.served],
+        "sensitivity": list(sensitivity(context)),
+        "similarity": similarities(context),
         "calibration_error": error,
+        "convergence": convergence(context.test.answers, context.rng(CONVERGENCE)),
+        "constant_predictor": constant_predictor(
+            context.targets, context.rng(CONSTANT), context.resamples.bootstrap
+        ),
         "baselines": baselines(context, meanings or by_embedding(context.test)),
+        "compared": compared,
         "warnings": list(warnings(context)),
         "provenance": provenance,
     }
@@ -146,6 +189,25 @@ def _describe(split: Split, rows: int) -> dict[str, Any]:
     }
 
 
+def sensitivity(context: Evaluation) -> Iterator[dict[str, Any]]:
+    """Yield the ECE of Algorithm 1, with its nulls, of each map for each number of bins and clusters."""
+    for name, (num_bins, num_clusters) in product(context.served, GRID):
+        part = context.algorithm1(name, num_clusters, num_bins)
+        figures_ = {key: part[key] for key in ("map", "ece", "drawn", "rescaled", "singletons")}
+        yield {**figures_, "num_bins": num_bins, "num_clusters": num_clusters}
+
+
+def similarities(context: Evaluation) -> dict[str, Any] | None:
+    """Return the mean Frobenius cosines within bins and clusters by map, and of all pairs.
+
+    None for more than `MAX_COSINES` test prompts.
+    """
+    if len(context.test) > MAX_COSINES:
+        return None
+    by_map = {name: similarity(context.cosines, context.clustering(name)) for name in context.served}
+    return {"all_pairs": mean_cosine(context.cosines), "by_map": by_map}
+
+
 def cal_s(context: Evaluation) -> dict[str, Any] | None:
     """Return Cal_S in nats of each map, and Cal_S, risk and eigenvalue ECE of the paper's map over T.
 
@@ -156,7 +218,7 @@ def cal_s(context: Evaluation) -> dict[str, Any] | None:
     if len(test) > MAX_COSINES:
         return None
     stack, targets = context.stack, context.targets
-    cosines = frobenius_cosines(stack)
+    cosines = context.cosines
     # Clusters of the unscaled matrices, so they are the same at every temperature.
     labels = cluster_labels(cosines, NUM_CLUSTERS)
 
@@ -179,10 +241,11 @@ def cal_s(context: Evaluation) -> dict[str, Any] | None:
                 "eigenvalue_ece": finite(algorithm1(clusters, targets).ece),
             }
         )
-    lowest = {name: _lowest_at(points, name) for name in ("cal_s", "risk", "eigenvalue_ece")}
+    lowest = {name: _lowest_at(points, name) for name in MEASURES}
     return {
         "by_map": {name: finite(error(context.maps_of(name))) for name in context.served},
         "points": points,
+        "scaled": {name: scaled(points, name) for name in MEASURES},
         "lowest_at": lowest,
         "claim": claim(lowest["risk"], lowest["eigenvalue_ece"], lowest["cal_s"]),
     }
@@ -209,14 +272,16 @@ def claim(risk_at: float | None, ece_at: float | None, cal_s_at: float | None) -
     return f"The paper's claim {holds} on these files: {lowest}."
 
 
-def comparison(context: EvaluationContext) -> Iterator[dict[str, Any]]:
+def comparison(
+    context: EvaluationContext, resamples: int = DEFAULT.figure_difference
+) -> Iterator[dict[str, Any]]:
     """Yield the difference (second minus first) of each pair of maps in every figure, paired by prompt.
 
     Negative = second is better, except for the AUROC. figure: of the served maps on test, or "cv_risk",
-    cross-validated on dev. real: True if the interval excludes 0.
+    cross-validated on dev. resamples: of a figure that is not a mean. real: True if the interval excludes 0.
     """
     for first, second in combinations(context.served, 2):
-        for figure, difference in _differences(context, second, first):
+        for figure, difference in _differences(context, second, first, resamples):
             yield {
                 "second": second,
                 "first": first,
@@ -226,7 +291,9 @@ def comparison(context: EvaluationContext) -> Iterator[dict[str, Any]]:
             }
 
 
-def _differences(context: EvaluationContext, second: str, first: str) -> Iterator[tuple[str, Difference]]:
+def _differences(
+    context: EvaluationContext, second: str, first: str, resamples: int
+) -> Iterator[tuple[str, Difference]]:
     served, right = context.served, context.test.rows.right
     risks, squares = context.fitted.risks, context.squared_gaps
     yield "cv_risk", context.difference(risks[second], risks[first])
@@ -239,19 +306,19 @@ def _differences(context: EvaluationContext, second: str, first: str) -> Iterato
     def ranking(name: str, pick: Ints) -> float:
         return auroc(served[name].lambda_max[pick], right[pick])
 
-    yield "projection_ece", _figure_difference(context, ece, second, first)
+    yield "projection_ece", _figure_difference(context, ece, second, first, resamples)
     if right.any() and not right.all():
-        yield "auroc_lambda_max", _figure_difference(context, ranking, second, first)
+        yield "auroc_lambda_max", _figure_difference(context, ranking, second, first, resamples)
 
 
 def _figure_difference(
-    context: EvaluationContext, value: Callable[[str, Ints], float], second: str, first: str
+    context: EvaluationContext, value: Callable[[str, Ints], float], second: str, first: str, resamples: int
 ) -> Difference:
     def both(pick: Ints) -> tuple[float, float]:
         return value(second, pick), value(first, pick)
 
-    random, again = context.rng(Stream.DIFFERENCES), context.resamples.figure_difference
-    return figure_difference(both, len(context.test), random, resamples=again)
+    random = context.rng(Stream.DIFFERENCES)
+    return figure_difference(both, len(context.test), random, resamples=resamples)
 
 
 def warnings(context: EvaluationContext) -> Iterator[Caution]:

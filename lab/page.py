@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from lab.figures import diagram, figures
 from service.report.pages import figures_context, null_words, page
-from service.report.plots import reliability
-from service.report.words import LABELLED, count, fingerprint_rows, number, when
+from service.report.words import LABELLED, count, fingerprint_rows, when
 
 ANSWERS = {"file": "answers from the file", "model": "answers drawn by the model below"}
 KINDS = {"prompt": "prompts", "messages": "conversations"}
@@ -25,6 +25,15 @@ def render_evaluation(results: Mapping[str, Any]) -> str:
         "origin": list(_origin(results["provenance"])),
         "diagrams": list(_diagrams(results)),
         "paper": list(_paper(results)),
+        "sensitivity": [
+            {**row, "null_drawn": null_words(row["drawn"]), "null_rescaled": null_words(row["rescaled"])}
+            for row in results["sensitivity"]
+        ],
+        "experiments": {
+            name: svg
+            for name, svg in figures(results).items()
+            if name in ("convergence", "constant_predictor", "co_minimised", "similarity")
+        },
         "labelled": LABELLED,
     }
     return page("evaluation.html", context, Path(__file__).parent)
@@ -34,10 +43,7 @@ def _diagrams(results: Mapping[str, Any]) -> Iterator[str]:
     """Yield the diagram of Algorithm 1 of each map as SVG; nothing if no cluster has two members."""
     rows = results["algorithm1"]
     if any(row["bins"] for row in rows):
-        for row in rows:
-            note = f"ECE {number(row['ece'])}"
-            ylabel = "target of the clusters"
-            yield reliability("algorithm1", row["map"], row["bins"], ylabel, note, to_diagonal=False)
+        yield from (diagram("algorithm1", row) for row in rows)
 
 
 def _paper(results: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -19,12 +19,12 @@ import numpy as np
 
 from service.calibration.default import DEFAULT_IDS, ROWS, figures_file
 from service.calibration.material import assemble
+from service.claims.facts import words
 from service.embedding.port import FACTS, PAPER, Kernel
 from service.spectral.dev_set import Overlaps, overlaps
 from service.spectral.evidence import checked_log_probabilities
 from service.spectral.fit import Method, fit, objective, point_of
 from service.spectral.subsets import subset_dev_set
-from service.spectral.text_scores import words
 from tools.recorded_rows import recorded_rows
 
 ROOT = Path(__file__).parents[1]

@@ -234,7 +234,7 @@ class EvaluationContext:
         self.priors: PriorSource = no_prior
         self._first_answers: dict[int, AtSize] = {}
 
-    def rng(self, stream: Stream) -> np.random.Generator:
+    def rng(self, stream: int) -> np.random.Generator:
         """Return the generator of one experiment. It does not depend on the other experiments that run."""
         return fitting.rng(self.seed, stream)
 

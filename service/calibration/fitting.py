@@ -46,11 +46,10 @@ FOLDS = 5  # folds of the rows; a map and a model of the other folds predict eac
 class Stream(IntEnum):
     """The streams of random numbers in a study. Each is independent of the others."""
 
-    # Never change a number: every figure drawn with it would change.
+    # Never change a number: every figure drawn with it would change. `lab.resampling` has 4 to 6.
     BOOTSTRAP = 1
     FOLDS = 2
     DIFFERENCES = 3
-    ALGORITHM1 = 4
     PROJECTION = 7
     CORRECTNESS = 8
     AUROC = 9
@@ -61,7 +60,7 @@ class Stream(IntEnum):
     ANSWERS = 20
 
 
-def rng(seed: int, stream: Stream) -> np.random.Generator:
+def rng(seed: int, stream: int) -> np.random.Generator:
     """Return the random generator for one part of a study."""
     return np.random.default_rng([seed, stream])
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from service.calibration.calibration import Unit
 from service.calibration.rows import MIN_USABLE_ROWS, ClaimIn, DevRow
-from service.claims.facts import beyond
+from service.claims.facts import beyond, words
 from service.claims.kernel import (
     compared_texts,
     kernel_matrix,
@@ -24,7 +24,6 @@ from service.embedding.port import PAPER, EmbedderIdentity, EmptyAnswers, Kernel
 from service.errors import Conflict, InvalidDevData, LLMError
 from service.spectral.conformal import ConformalReference
 from service.spectral.dev_set import Answers
-from service.spectral.text_scores import words
 
 Floats = NDArray[np.float64]
 Vectors = Mapping[str, NDArray[np.float32]]  # (d,) of each text

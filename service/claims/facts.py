@@ -35,6 +35,7 @@ _WORD = re.compile(
     rf"(?P<number>(?:(?<![^\s(])[-\u2212])?(?:\d{{1,3}}(?:[{_SPACES}]\d{{3}})+(?!\d)|\d+)(?:[.,]\d+)*)"
     r"|[^\W\d_]+"
 )
+_WORD_RUN = re.compile(r"\w+")
 _SENTENCE_END = re.compile(r"[.!?:;\n\u3002\uff01\uff1f]")
 _GROUPS = re.compile(rf"[{_SPACES}]|[.,](?=\d{{3}}(?!\d))")
 _QUESTION = re.compile(r"[^?\uff1f\u061f]+([?\uff1f\u061f]?)")
@@ -203,6 +204,18 @@ def normalize_number(text: str, following: str) -> str:
         return f"{Decimal(bare).scaleb(power, exact).normalize(exact):f}"
     except (InvalidOperation, Overflow):
         return bare
+
+
+def words(text: str) -> list[str]:
+    r"""Return the words of a text in any script: `\w+` after NFKC and case folding.
+
+    Punctuation separates words. Scripts without spaces give one word per run of letters.
+
+    >>> words("Straße, CAFÉ!")
+    ['strasse', 'café']
+    """
+    # Normalised twice, because case folding may undo the normal form.
+    return _WORD_RUN.findall(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()))
 
 
 def normalize_text(text: str) -> str:

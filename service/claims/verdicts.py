@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Literal, NamedTuple
 
-from service.claims.facts import normalize_number, normalize_text
-from service.spectral.text_scores import words
+from service.claims.facts import normalize_number, normalize_text, words
 
 Rule = Literal["equal", "contains", "contained", "spelling", "none"]
 

@@ -17,6 +17,7 @@ from service.calibration.calibration import (
 from service.calibration.default import DefaultCalibration
 from service.calibration.store import SqlCalibrations
 from service.claims.comparison import Compare, compared_by
+from service.claims.facts import words
 from service.embedding.port import LLM, Embedder, EmbedderIdentity
 from service.errors import EmbedderUnavailable, NotFound
 from service.llm.openai_server import HttpLanguageModel
@@ -25,7 +26,6 @@ from service.scoring.score import CalibrationUsed, Evidence, ScoreCommand, Score
 from service.spectral.conformal import ConformalReference
 from service.spectral.evidence import EvidenceMap
 from service.spectral.spectrum import DepolarizedMap, TemperatureMap
-from service.spectral.text_scores import words
 
 NO_CALIBRATION = warning(
     "calibration_missing",

@@ -3,7 +3,6 @@
 Source: Efron and Tibshirani, *An Introduction to the Bootstrap*, 1993 (percentile intervals).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
@@ -18,18 +17,14 @@ Ints = NDArray[np.intp]
 class Resamples:
     """Numbers of resamples or null worlds, by kind of figure. A band needs at least 20.
 
-    bootstrap: refits of a map. nulls: worlds of Algorithm 1. band: worlds of the projection null and the
-    label band. auroc: resamples of an AUROC. difference: resamples of a mean difference. figure_difference:
-    resamples of a difference of other figures, which are binned or ranked again for each. answers: resamples
-    shared by all numbers of answers.
+    bootstrap: refits of a map. band: worlds of the projection null and the label band. auroc: resamples of an
+    AUROC. difference: resamples of a mean difference. answers: resamples shared by all numbers of answers.
     """
 
     bootstrap: int = 200
-    nulls: int = 100
     band: int = 1000
     auroc: int = 1000
     difference: int = 2000
-    figure_difference: int = 500
     answers: int = 1000
 
 
@@ -117,24 +112,6 @@ def mean_difference(
     means = np.array([gaps[resampled(gaps.size, rng, groups)].mean() for _ in range(resamples)])
     spread = percentile_interval(means)
     return Difference(float(gaps.mean()), spread.low, spread.high)
-
-
-def figure_difference(
-    figure: Callable[[Ints], tuple[float, float]],
-    size: int,
-    rng: np.random.Generator,
-    *,
-    resamples: int = DEFAULT.figure_difference,
-) -> Difference:
-    """Return the paired difference of two figures that are not means (AUROC, ECE), with its interval.
-
-    figure: maps indices of prompts (size,) to both figures. Resamples with a NaN figure are left out.
-    """
-    value = np.subtract(*figure(np.arange(size)))
-    picks = (rng.integers(0, size, size) for _ in range(resamples))
-    # Both figures are computed on the same prompts, which pairs them.
-    spread = percentile_interval(np.array([np.subtract(*figure(pick)) for pick in picks]))
-    return Difference(float(value), spread.low, spread.high)
 
 
 def one_of_each(groups: ArrayLike, rng: np.random.Generator) -> Ints:

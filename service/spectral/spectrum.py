@@ -157,13 +157,6 @@ def alignment(spectrum: Spectrum, cosines: ArrayLike) -> tuple[Floats, float]:
     return c, float(np.clip(1.0 - c.sum(), 0.0, 1.0))
 
 
-def reference_alignment(
-    spectrum: Spectrum, vectors: ArrayLike, references: ArrayLike
-) -> tuple[Floats, float]:
-    """Return (c, outside) as `alignment` does, from answer vectors (k, d) and reference vectors (t, d)."""
-    return alignment(spectrum, unit_rows(references) @ unit_rows(vectors).T)
-
-
 # Stored with a calibration, because the fitted temperature depends on it (method, section 2).
 DEFAULT_EPS = 1e-10
 # With g = 0, a reference outside the span has infinite risk, so fits stop just short of 0.

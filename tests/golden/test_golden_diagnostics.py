@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 import pytest
 
+from lab.text_scores import correct_by_rouge_l
 from service.spectral.reliability import (
     auroc,
     bin_index,
@@ -16,8 +17,8 @@ from service.spectral.reliability import (
     projection_null,
     reliability_diagram,
 )
-from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap, reference_alignment, spectrum
-from service.spectral.text_scores import correct_by_rouge_l
+from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap, spectrum
+from tests.support.alignment import reference_alignment
 
 NAME = "triviaqa_test_smollm2_m20"
 pytestmark = pytest.mark.shared

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from lab.text_scores import correct_by_rouge_l
 from service.calibration.diagnostics import EvaluationContext, Split
 from service.calibration.labels import LabelledRows
 from service.calibration.material import assemble
 from service.calibration.rows import DevRow
 from service.llm.port import Draw
 from service.report.report import figures
-from service.spectral.text_scores import correct_by_rouge_l
 
 pytestmark = pytest.mark.shared
 SERVED = {

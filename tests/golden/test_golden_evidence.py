@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lab.text_scores import correct_by_rouge_l
 from service.spectral.dev_set import Answers, AnyMap, DevSpectra, dev_set, risk, served_lambda_max
 from service.spectral.evidence import missing_mass
 from service.spectral.fit import (
@@ -20,7 +21,6 @@ from service.spectral.fit import (
 )
 from service.spectral.reliability import auroc, projection_brier, reliability_diagram
 from service.spectral.subsets import fit_by_num_samples
-from service.spectral.text_scores import correct_by_rouge_l
 
 pytestmark = pytest.mark.shared
 D = 768

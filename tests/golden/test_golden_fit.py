@@ -9,8 +9,9 @@ import pytest
 
 from service.spectral.dev_set import Answers, DevSpectra, dev_set, mean_entropy, risk, served_lambda_max
 from service.spectral.fit import fit_depolarized, fit_temperature
-from service.spectral.spectrum import Identity, reference_alignment, spectrum
+from service.spectral.spectrum import Identity, spectrum
 from service.spectral.subsets import fit_by_num_samples
+from tests.support.alignment import reference_alignment
 
 pytestmark = pytest.mark.shared
 D = 768

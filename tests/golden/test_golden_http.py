@@ -13,7 +13,8 @@ import pytest
 from service.app import create_app
 from service.settings import Settings
 from service.spectral.reliability import reliability_diagram
-from service.spectral.spectrum import reference_alignment, spectrum
+from service.spectral.spectrum import spectrum
+from tests.support.alignment import reference_alignment
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.reports import FEW
 

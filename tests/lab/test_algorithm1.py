@@ -224,7 +224,7 @@ def cone_world(map_, seed, size=160):
 def test_cone_outside_the_span_is_outside_the_first_null_only():
     """Errors that no map of eigenvalues can correct are not attributed to the map."""
     stack, spectra, served, clustering, targets = cone_world(DepolarizedMap(1.0, 0.6), 0)
-    nulls_ = nulls(clustering, stack, spectra, served, targets, np.random.default_rng(0))
+    [nulls_] = nulls([clustering], stack, spectra, served, targets, np.random.default_rng(0))
     assert nulls_.drawn.p_value < 0.02
     assert nulls_.rescaled.p_value > 0.05
     assert nulls_.drawn.band.num_draws == nulls_.rescaled.band.num_draws == 100
@@ -234,16 +234,17 @@ def test_wrong_eigenvalues_are_outside_the_second_null():
     stack, spectra, _, _, targets = cone_world(DepolarizedMap(1.0, 0.6), 0)
     served = [Identity().serve(s.eigenvalues, D) for s in spectra]
     clustering = cluster_prompts(stack, [s.lambda_max for s in served])
-    nulls_ = nulls(clustering, stack, spectra, served, targets, np.random.default_rng(0))
+    [nulls_] = nulls([clustering], stack, spectra, served, targets, np.random.default_rng(0))
     assert nulls_.rescaled.p_value < 0.02
 
 
 def test_clusterings_share_worlds_and_the_seed_decides():
     stack, spectra, served, clustering, targets = cone_world(DepolarizedMap(1.0, 0.6), 1, 60)
     naive = cluster_prompts(stack, [s.lambda_max for s in served], num_clusters=1)
-    first, again, other = (
-        nulls(item, stack, spectra, served, targets, np.random.default_rng(0))
-        for item in (clustering, clustering, naive)
+    alone, both = (
+        nulls(clusterings, stack, spectra, served, targets, np.random.default_rng(0))
+        for clusterings in ([clustering], [naive, clustering])
     )
-    assert first.drawn.band.ece_low == again.drawn.band.ece_low
-    assert other.drawn.band.ece_mean != first.drawn.band.ece_mean
+    assert both[1].drawn.band.ece_low == alone[0].drawn.band.ece_low
+    assert both[1].rescaled.band.ece_low == alone[0].rescaled.band.ece_low
+    assert both[0].drawn.band.ece_mean != alone[0].drawn.band.ece_mean

@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 
 from lab.density import DensityStack, calibration_error, cluster_error
-from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap, reference_alignment, spectrum
+from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap, spectrum
 from tests.lab.worlds import draw_references
+from tests.support.alignment import reference_alignment
 
 
 def problem(seed, size, dimension):

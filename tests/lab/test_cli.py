@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import lab.__main__ as command
 from lab.__main__ import cli
-from tests.support.openai_server import OpenAIServer, answers, serving_in_thread
+from tests.support.openai_server import OpenAIServer, answers, completion, serving_in_thread
 from tests.support.reports import FEW
 from tests.support.worlds import rows, write
 
@@ -25,8 +25,20 @@ async def serve(exchange):
         await exchange.send(200, {"model": exchange.body["model"], "data": data})
         return
     prompt = exchange.body["messages"][-1]["content"]
+    if "Answer 1: " in prompt:
+        await compare(exchange, prompt)
+        return
     number = int(prompt.rsplit("q", 1)[-1])
     await answers("Paris", *(["Lyon"] * (number % 4)), *(["Nice"] * (number % 3)))(exchange)
+
+
+async def compare(exchange, prompt):
+    """Reply Yes if both answers are equal, else No, with the log-probability of the token."""
+    first, second = (line.split(": ", 1)[1] for line in prompt.splitlines()[-2:])
+    token = {"token": "Yes" if first == second else "No", "logprob": -0.1}
+    reply = completion(exchange, [token["token"]], "length")
+    reply["choices"][0]["logprobs"] = {"content": [token | {"top_logprobs": [token]}]}
+    await exchange.send(200, reply)
 
 
 @pytest.fixture
@@ -71,6 +83,17 @@ def test_answers_are_sampled_once_and_embedded_as_requested(tmp_path, server):
     before = len(asked(server, "completions"))
     assert run(*command).exit_code == 0  # nothing is sampled twice
     assert len(asked(server, "completions")) == before
+
+
+def test_kernels_are_compared_by_the_server(tmp_path, server):
+    out = tmp_path / "out"
+    result = run(*files(tmp_path), "--out", out, "--compare", "llm")
+    assert result.exit_code == 0, result.output
+    compared = json.loads((out / "results.json").read_text())["compared"]
+    asked_pairs = [r for r in asked(server, "completions") if "Answer 1: " in str(r.body)]
+    # The first row is asked for once. Each call has 7 + 2 tokens, over 64 questions.
+    assert compared["tokens_per_question"] == pytest.approx(9 * len(asked_pairs) / 64)
+    assert compared["calls_per_question"] == pytest.approx(len(asked_pairs) / 64)
 
 
 def test_bad_rows_are_named(tmp_path, server):

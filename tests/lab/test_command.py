@@ -11,6 +11,7 @@ import pytest
 
 from lab.command import Components, evaluate
 from lab.command import Plan as FullPlan
+from lab.figures import figures, tables
 from service.errors import LLMError
 from service.llm.port import Draw, Sampling
 from service.scoring.score import Serving
@@ -66,7 +67,14 @@ def finished(tmp_path_factory):
 
 def test_results_and_page_are_written(finished):
     plan, results = finished
-    assert {path.name for path in plan.out.iterdir()} == {"results.json", "report.html"}
+    assert {path.name for path in plan.out.iterdir()} == {
+        "results.json",
+        "report.html",
+        "tables.md",
+        "figures",
+    }
+    assert (plan.out / "tables.md").read_text() == tables(results)
+    assert {path.stem for path in (plan.out / "figures").iterdir()} == figures(results).keys()
     assert json.loads((plan.out / "results.json").read_text()) == results
     assert "</html>" in (plan.out / "report.html").read_text()
     assert results["num_samples"] == 6

@@ -10,12 +10,12 @@ from lab.algorithm1 import algorithm1, cluster_prompts
 from lab.baselines import Likelihoods, baselines, by_embedding, by_entailment, likelihoods
 from lab.experiments import Evaluation, cal_s, claim, comparison, make_results
 from lab.page import render_evaluation
+from lab.text_scores import lexical_similarity
 from service.calibration.diagnostics import CrossValidated
 from service.calibration.fitting import fit_all
 from service.report.report import figures
 from service.spectral.dev_set import risk
 from service.spectral.reliability import auroc
-from service.spectral.text_scores import lexical_similarity
 from tests.support.pages import svgs
 from tests.support.reports import FEW, origin, small_material, small_report
 from tests.support.worlds import rows, split
@@ -219,7 +219,7 @@ def test_entailment_model_is_used_in_both_directions_and_named(bench):
 
 def test_report_decides_by_the_rows_of_the_comparison():
     fitted = fit_all(small_material(), "depolarized", resamples=FEW)
-    differences = comparison(CrossValidated(fitted, resamples=FEW))
+    differences = comparison(CrossValidated(fitted, resamples=FEW), FEW.figure_difference)
     rows_ = {(row["second"], row["first"], row["figure"]): row["difference"] for row in differences}
     decision = small_report()["decision"]
     assert decision["difference"] == pytest.approx(rows_["depolarized", "raw", "cv_risk"], rel=1e-5)

@@ -57,8 +57,8 @@ def test_both_nulls_of_algorithm1(matrices, name, blamed):
     map_, golden = matrices.map_and_golden(name)
     served = [map_.serve(s.eigenvalues, 768) for s in matrices.spectra]
     clustering = cluster_prompts(matrices.stack, largest(served))
-    both = nulls(
-        clustering,
+    [both] = nulls(
+        [clustering],
         matrices.stack,
         matrices.spectra,
         served,

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from lab.experiments import Evaluation, make_results
+from lab.resampling import Resamples
 from service.calibration.calibration import Calibration, Fingerprint, service_fingerprint
 from service.calibration.diagnostics import CrossValidated
 from service.calibration.fitting import Fitted, fit_all
@@ -26,7 +27,6 @@ from service.jobs.model import JobOptions
 from service.llm.port import Draw, LLMIdentity, Sampling
 from service.report.report import make_report
 from service.spectral.dev_set import Answers
-from service.spectral.resampling import Resamples
 from tests.support import decisions, evidence, worlds
 from tests.support.decisions import TARGET
 

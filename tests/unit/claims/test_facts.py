@@ -2,7 +2,15 @@
 
 import pytest
 
-from service.claims.facts import MAX_ASKED, asked_part, beyond, facts, possible_questions, words_of_question
+from service.claims.facts import (
+    MAX_ASKED,
+    asked_part,
+    beyond,
+    facts,
+    possible_questions,
+    words,
+    words_of_question,
+)
 
 WINNER = "Who won the final, Germany or Brazil?"
 
@@ -123,3 +131,19 @@ def test_too_many_questions_are_not_separated() -> None:
 def test_long_numbers_are_compared_to_the_last_digit() -> None:
     first, second = facts(["It is 123456789012345678901234567890.", "It is 123456789012345678901234567899."])
     assert first != second
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("STRASSE", "straße"),
+        ("Café", "cafe\u0301"),
+        ("Ελλάδα!", "ελλάδα"),
+        ("Париж", "париж."),
+        ("ﬁne", "fine"),
+        ("１９４５", "1945"),
+        ("東京", "「東京」"),
+    ],
+)
+def test_words_of_any_script_and_form(a, b):
+    assert words(a) == words(b)

@@ -4,7 +4,8 @@ from hypothesis import given, settings
 
 from service.spectral import dev_set as batch
 from service.spectral.dev_set import Answers, dev_set, overlaps, solve, weighted
-from service.spectral.spectrum import reference_alignment, spectrum
+from service.spectral.spectrum import spectrum
+from tests.support.alignment import reference_alignment
 from tests.unit.spectral.worlds import answers, seeds
 
 

@@ -8,12 +8,12 @@ from service.spectral.spectrum import (
     Identity,
     alignment,
     gram,
-    reference_alignment,
     shares,
     spectrum,
     spectrum_from_gram,
     unit_rows,
 )
+from tests.support.alignment import reference_alignment
 from tests.unit.spectral.worlds import seeds, unit
 
 sizes = st.integers(1, 8)

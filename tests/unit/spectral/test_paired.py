@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from service.spectral.resampling import figure_difference, mean_difference
+from service.spectral.resampling import mean_difference
 
 
 def rng():
@@ -33,18 +33,6 @@ def test_interval_is_of_the_mean():
     gaps = rng().normal(0, 1, 400)
     difference = mean_difference(gaps, np.zeros(400), np.random.default_rng(1))
     assert difference.high - difference.low == pytest.approx(2 * 1.96 * gaps.std() / 20, rel=0.1)
-
-
-def test_figures_that_are_not_means():
-    values = rng().normal(size=100)
-    difference = figure_difference(
-        lambda pick: (float(np.median(values[pick]) + 2), float(np.median(values[pick]))), 100, rng()
-    )
-    assert difference.value == pytest.approx(2.0)
-    assert difference.real
-    undefined = figure_difference(lambda _: (float("nan"), 0.0), 5, rng(), resamples=10)
-    assert np.isnan(undefined.low)
-    assert not undefined.real
 
 
 def test_unequal_lengths_are_refused():

@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given, settings
 
 from service.spectral.dev_set import DevSpectra, mean_entropy, risk, risks, served_lambda_max
-from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap, reference_alignment, spectrum
+from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap, spectrum
+from tests.support.alignment import reference_alignment
 from tests.unit.spectral.worlds import depolarizations, pack, random_dev_set, seeds, temperatures, unit
 
 

@@ -5,27 +5,14 @@ Lin, Trivedi, Sun, *Generating with Confidence*, 2023, after Fomicheva et al., 2
 answers share their words?).
 """
 
-import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from service.claims.facts import words
+
 Floats = NDArray[np.float64]
-WORD = re.compile(r"\w+")
-
-
-def words(text: str) -> list[str]:
-    r"""Return the words of a text in any script: `\w+` after NFKC and case folding.
-
-    Punctuation separates words. Scripts without spaces give one word per run of letters.
-
-    >>> words("Straße, CAFÉ!")
-    ['strasse', 'café']
-    """
-    # Normalised twice, because case folding may undo the normal form.
-    return WORD.findall(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()))
 
 
 def _f_measure(prediction: list[str], reference: list[str]) -> float:
