@@ -11,6 +11,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from service.app import create_app, serving_of
 from service.llm.port import is_blank
+from service.llm.sse import parse_object
 from service.settings import Settings
 from tests.support.calibrations import add
 from tests.support.fakes import FakeEmbedder, FakeLLM
@@ -60,7 +61,7 @@ config = schemathesis.Config.from_dict(
 
 async def answer(exchange: Exchange) -> None:
     """Answer a call of the drop-in as an LLM server: 200 for every object."""
-    is_object = isinstance(exchange.body, dict)
+    is_object = parse_object(exchange.data) is not None
     await exchange.send(200 if is_object else 400, ANSWER if is_object else REFUSAL)
 
 
