@@ -11,19 +11,20 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from service.app import create_app, serving_of
 from service.llm.port import is_blank
+from service.llm.sse import parse_object
 from service.settings import Settings
 from tests.support.calibrations import add
 from tests.support.fakes import FakeEmbedder, FakeLLM
-from tests.support.openai_server import OpenAIServer, serving_in_thread, status
+from tests.support.openai_server import Exchange, OpenAIServer, serving_in_thread
 from tests.support.replica_apps import deciding
 from tests.support.sqlite_store import SqliteStore
 
 KEY = "of-the-test"
-# Of the LLM server, to every call.
 ANSWER = {
     "model": "fake-llm",
     "choices": [{"index": 0, "message": {"content": "Paris"}, "finish_reason": "stop"}],
 }
+REFUSAL = {"error": {"message": "The body is not an object.", "type": "invalid_request_error"}}
 # Data that break the schema by their size are refused as too large: a refusal like the others.
 REFUSALS = ["400", "401", "403", "404", "405", "409", "413", "415", "422"]
 # A schema cannot describe the content of a file: a well-formed upload may still have no usable row.
@@ -58,6 +59,12 @@ config = schemathesis.Config.from_dict(
 )
 
 
+async def answer(exchange: Exchange) -> None:
+    """Answer a call of the drop-in as an LLM server: 200 for every object."""
+    is_object = parse_object(exchange.data) is not None
+    await exchange.send(200 if is_object else 400, ANSWER if is_object else REFUSAL)
+
+
 @pytest.fixture
 def contract(request: pytest.FixtureRequest) -> Iterator[BaseSchema]:
     """The contract of an application with P(correct). Without a model of it, /verify answers 503.
@@ -75,7 +82,7 @@ def contract(request: pytest.FixtureRequest) -> Iterator[BaseSchema]:
             await store.calibrations.activate(one.id)
 
     asyncio.run(decide())
-    with serving_in_thread(OpenAIServer(default=status(200, ANSWER))) as server:
+    with serving_in_thread(OpenAIServer(default=answer)) as server:
         asked = asked.model_copy(update={"llm_url": server.url})
         app = create_app(asked, llm=llm, embedder=embedder, store=store)
         yield schemathesis.openapi.from_asgi("/openapi.json", app, config=config)
