@@ -15,7 +15,17 @@ import pytest
 
 from benchmarks.processes import free_port
 from demo.data import FEW_SHOT, PLACES, QUESTIONS, RECORDED, recorded_answers_fit
-from demo.tour import PROMPTS, BackgroundProcess, Demo, DemoError, calibrate, call, set_defaults, walk
+from demo.tour import (
+    PROMPTS,
+    BackgroundProcess,
+    Demo,
+    DemoError,
+    calibrate,
+    call,
+    set_defaults,
+    wait_until,
+    walk,
+)
 from service.app import create_app
 from service.calibration.files import read_file
 from service.calibration.rows import FEW_ROWS, DevRow
@@ -203,6 +213,10 @@ def test_a_later_call_stops_what_is_left_of_an_earlier_one(tmp_path: Path) -> No
     for left in ("service", "llm"):  # the other one has died
         started = sleeper(tmp_path, left)
         started.start()
+        command = Path("/proc") / (tmp_path / f"{left}.pid").read_text() / "cmdline"
+        assert wait_until(
+            lambda path=command: bool(path.read_bytes()), 10
+        )  # empty for a moment after the start
         later = Demo(tmp_path, "127.0.0.1", 1)
         later.service, later.llm = sleeper(tmp_path, "service"), sleeper(tmp_path, "llm")
         assert later.stop() is True
