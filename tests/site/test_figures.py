@@ -51,9 +51,8 @@ def told() -> list[tuple[str, str]]:
     ece = f"{raw['projection_ece']:.3f}", f"{ours['projection_ece']:.3f}"
     auroc = f"{raw['auroc_lambda_max']['value']:.3f}", f"{ours['auroc_lambda_max']['value']:.3f}"
     return [
-        ("index.md", f"falls from {ece[0]} to {ece[1]}"),
-        ("index.md", f"{100 * FOUND['from']['accuracy']:.0f} % of its answers are right"),
-        ("concepts.md", f"the gap is {ece[0]} before and {ece[1]} after"),
+        ("concepts.md", f"falls from {ece[0]} to {ece[1]}"),
+        ("concepts.md", f"{100 * FOUND['from']['accuracy']:.0f} % of its answers are right"),
         ("concepts.md", f"would read {null['low']:.3f} to {null['high']:.3f}"),
         (
             "concepts.md",

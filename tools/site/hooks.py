@@ -54,6 +54,7 @@ def made_pages() -> dict[str, str]:
     """Return the Markdown of the generated pages by their path in docs/."""
     document = json.loads((ROOT / "clients" / "openapi.json").read_text("utf-8"))
     pages = {f"api/{name}.md": text for name, text in ContractPages(document).pages().items()}
+    pages["index.md"] = home((ROOT / "README.md").read_text("utf-8"))
     pages["changelog.md"] = (ROOT / "CHANGELOG.md").read_text("utf-8")
     return pages | client_pages(ROOT / "clients")
 
@@ -65,6 +66,12 @@ def client_pages(folder: Path) -> dict[str, str]:
         for readme in sorted(folder.glob("*/README.md"))
     }
     return readmes | {"clients/reference.md": REFERENCE}
+
+
+def home(readme: str) -> str:
+    """Return the README as the site's first page. Files that the site lacks are named without a link."""
+    linked = readme.replace("](docs/", "](").replace("](clients/", "](../clients/")
+    return re.sub(r"\[([^]]*)\]\((?:CONTRIBUTING\.md|decisions|\.\./clients/openapi\.json)\)", r"\1", linked)
 
 
 def for_site(readme: str) -> str:
