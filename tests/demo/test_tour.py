@@ -214,13 +214,12 @@ def test_a_later_call_stops_what_is_left_of_an_earlier_one(tmp_path: Path) -> No
         started = sleeper(tmp_path, left)
         started.start()
         command = Path("/proc") / (tmp_path / f"{left}.pid").read_text() / "cmdline"
-        assert wait_until(
-            lambda path=command: bool(path.read_bytes()), 10
-        )  # empty for a moment after the start
+        # Empty for a moment after the start.
+        assert wait_until(lambda path=command: bool(path.read_bytes()), 10)
         later = Demo(tmp_path, "127.0.0.1", 1)
         later.service, later.llm = sleeper(tmp_path, "service"), sleeper(tmp_path, "llm")
         assert later.stop() is True
-        assert started.has_ended
+        assert wait_until(lambda process=started: process.has_ended, 10)
         assert later.stop() is False
 
 
