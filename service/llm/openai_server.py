@@ -5,7 +5,7 @@ import itertools
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -56,6 +56,7 @@ from service.remote import (
 CHECK_TIMEOUT_S = 5.0
 MAX_RETRIES = 3
 QUIRK_KEPT_S = 600.0  # then the full call is tried again: servers are updated, and errors pass
+END_S = 0.5  # from `[DONE]` to the end of a stream
 MAX_QUIRKS = 1024  # bounded, because callers may name any number of models
 
 
@@ -367,6 +368,9 @@ class HttpLanguageModel:
                 if is_stream:
                     async for event in events(content, max_bytes):
                         reader.feed(event)
+                        if reader.done:
+                            await _read_end(content)
+                            break
                     if not reader.is_whole:
                         raise LLMUnavailable("The LLM server broke off its answer.")
                 else:
@@ -386,6 +390,14 @@ class HttpLanguageModel:
         status, wait_s = response.status_code, retry_after_s(response)
         error = error_of(status, content, self._api_key, retry_after_s=wait_s)
         return TransientError(error) if isinstance(error, LLMUnavailable) and status in TRY_AGAIN else error
+
+
+async def _read_end(content: AsyncIterator[bytes]) -> None:
+    """Read what follows `[DONE]`, so that the connection can be used again, unless it does not end."""
+    with suppress(TimeoutError, httpx2.TransportError):
+        async with asyncio.timeout(END_S):
+            async for _ in content:
+                pass
 
 
 def listed_models(listed: Any) -> list[dict[str, Any]]:
