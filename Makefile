@@ -2,7 +2,7 @@
 #   make run        install, start an LLM server and the service here, score two prompts, calibrate, score again
 #   make stop       stop both of them
 #   make test       install, run the quick tests: units, API, clients, command lines; minutes
-#   make test-slow  faults, weights, golden numbers, end to end, docs
+#   make test-slow  faults, weights, golden numbers, the laboratory, end to end, docs
 # The others: check, check-docker, check-kubernetes, check-secrets, bench, bench-rivals, examples, record-devset,
 #   openapi, openapi-models, openapi-types, test-vllm, test-mpnet, test-postgres, test-browser, test-edge, test-observe, test-clients,
 #   test-docker, environments, soak, docs, test-docs, figures, dist, test-dist, clean.
@@ -23,8 +23,8 @@ TYPESCRIPT := clients/typescript
 WEIGHTS := data/weights
 # What needs something installed besides; each has a target of its own.
 HEAVY := vllm or postgres or browser or caddy or prometheus or mpnet or clients or site or dist or docker
-QUICK := tests/unit tests/demo tests/lab tests/api tests/client tests/cli
-SLOW := tests/contract tests/docs tests/e2e tests/faults tests/golden tests/weights
+QUICK := tests/unit tests/demo tests/api tests/client tests/cli
+SLOW := tests/contract tests/docs tests/e2e tests/faults tests/golden tests/lab tests/weights
 # Processes that run the tests; 0: one alone, auto: as many as cores and memory allow (tests/conftest.py).
 WORKERS ?= auto
 # One thread for spectra, which are small: the cores belong to the models and servers.
@@ -109,13 +109,13 @@ test-vllm: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(VLLM_VEN
 
 # The golden numbers and recorded vectors of the paper's embedder.
 test-mpnet: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet
-	$(PY) -m pytest tests/unit/adapters tests/golden -m mpnet -v $(ARGS)
+	$(PY) -m pytest tests/unit/embedding tests/golden -m mpnet -v $(ARGS)
 
 test-postgres: $(VENV)/.installed-dev $(WEIGHTS)/.small
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || \
 	  { apt-get update -qq && apt-get install -y -qq postgresql >/dev/null; } || \
 	  { echo "PostgreSQL's initdb is needed: install your system's postgresql package"; exit 1; }
-	$(PY) -m pytest tests/unit/adapters tests/e2e -m postgres -n $(WORKERS) --dist loadscope $(ARGS)
+	$(PY) -m pytest tests/unit tests/e2e -m postgres -n $(WORKERS) --dist loadscope $(ARGS)
 
 chromium:
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } || \

@@ -1,4 +1,4 @@
-"""Fixtures for tests of the adapters."""
+"""Fixtures of databases."""
 
 from pathlib import Path
 
