@@ -73,7 +73,7 @@ class HeldStream:
             await running.discard(error)
             raise
         if self._carrier is not None or (is_over and not self.answer.is_broken):
-            running.judge(self.answer.choice, self.answer.model)
+            running.judge(self.answer.choice, self.answer.model, self.answer.id)
             return True
         await running.discard(NO_END)
         return False

@@ -55,8 +55,8 @@ class Uncertainty:
     """The score of an answer, or the reason why there is none: pending, not possible, or failed.
 
     `owner`: hash of the API key that may fetch the score. `withheld`: the model's text, if the caller asked
-    for abstaining and got the abstention text instead. `marks`: whether to mark the claims. `failure`: the
-    exception, used only for logging.
+    for abstaining and got the abstention text instead. `marks`: whether to mark the claims. `response_id`:
+    the LLM server's id of the answer; "" if unknown. `failure`: the exception, used only for logging.
     """
 
     id: str
@@ -66,6 +66,7 @@ class Uncertainty:
     warning: ScoreWarning | None = None
     withheld: str | None = None
     marks: bool = False
+    response_id: str = ""
     failure: Exception | None = None
 
     def failed(self, error: Exception) -> "Uncertainty":
@@ -500,8 +501,12 @@ class RunningScore:
         command = replace(plan.command, arrived=time.perf_counter())
         return self._scorer.run(self._scorer.scorer.draw(command))
 
-    def judge(self, choice: Choice | None, model: str) -> None:
-        """Start to judge the first choice of the answer, or None. `model`: the model that wrote it."""
+    def judge(self, choice: Choice | None, model: str, response_id: str) -> None:
+        """Start to judge the first choice of the answer, or None.
+
+        `model`: the model that wrote it. `response_id`: see `Uncertainty`.
+        """
+        self.uncertainty = replace(self.uncertainty, response_id=response_id)
         self.start()
         self._judged = self._scorer.run(self._finish(choice, model))
 

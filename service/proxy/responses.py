@@ -266,8 +266,9 @@ def _chunk(event: Mapping[str, Any]) -> dict[str, Any]:
         kind.startswith("response.output_item.") and isinstance(item, dict) and item.get("type") != "message"
     ):
         choice = {"delta": {"reasoning" if item.get("type") == "reasoning" else "tool_calls": True}}
-    model = response.get("model") if isinstance(response, dict) else None
-    return {"model": model, "choices": [choice] if choice else []}
+    about = response if isinstance(response, dict) else {}
+    names = {name: about.get(name) for name in ("id", "model")}
+    return {**names, "choices": [choice] if choice else []}
 
 
 def _finish_reason(response: Mapping[str, Any]) -> str:

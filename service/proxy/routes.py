@@ -290,11 +290,12 @@ def reporter(service: ScoringService) -> Callable[[Uncertainty], None]:
             pending.remove(uncertainty.id)
             metrics.was_pending(uncertainty.score)
         if uncertainty.score is not None:
-            metrics.scored(uncertainty.score)
+            metrics.scored(uncertainty.score, uncertainty.response_id)
         if uncertainty.warning is not None and uncertainty.warning.code == Overloaded.code:
             metrics.was_shed()
         if (failure := uncertainty.failure) is not None:
-            metrics.failed(uncertainty.warning.code if uncertainty.warning else "internal")
+            code = uncertainty.warning.code if uncertainty.warning else "internal"
+            metrics.failed(code, uncertainty.response_id)
             where = f"the score {uncertainty.id} of an answer"
             if isinstance(failure, EigencalError):
                 log_problem(error_body(failure, None), where)
@@ -538,7 +539,7 @@ async def _judged(
     payload = parse_object(content) or {}
     read = api.read(payload)
     choice = judged_choice(read)
-    running.judge(choice, str(payload.get("model") or ""))
+    running.judge(choice, str(payload.get("model") or ""), str(payload.get("id") or ""))
     uncertainty = await running.wait(chat.deadline_s if call.mode == "on" else None)
     headers = {**reply.headers, ID_HEADER: uncertainty.id}
     if uncertainty.score is not None:

@@ -46,6 +46,7 @@ class StreamedAnswer:
     def __init__(self) -> None:
         self.choice: Choice | None = None
         self.model = ""
+        self.id = ""  # of the response
         self.is_broken = False  # the latest event is not a chunk
 
     def take(self, chunk: Mapping[str, Any]) -> bool:
@@ -53,6 +54,8 @@ class StreamedAnswer:
         self.is_broken = not is_chunk(chunk)
         if isinstance(chunk.get("model"), str):
             self.model = self.model or chunk["model"][:MAX_MODEL_NAME_CHARS]
+        if isinstance(chunk.get("id"), str):
+            self.id = self.id or chunk["id"]
         is_finished = False
         for choice in filter(is_first, choices_of(chunk)):
             self.choice = self.choice or Choice()
@@ -169,7 +172,7 @@ async def _scored(
             else:
                 is_settled = True
                 permit.release()
-                running.judge(answer.choice, answer.model)
+                running.judge(answer.choice, answer.model, answer.id)
                 async with aclosing(beating(partial(carrier, ending), "the score is being made")) as beats:
                     async for piece in beats:
                         yield piece
@@ -214,7 +217,7 @@ async def _with_end(reply: Reply) -> AsyncGenerator[Event, None]:
 async def _leave(running: RunningScore, answer: StreamedAnswer, *, is_over: bool) -> None:
     """Leave the score of an answer to be fetched, since no chunk has finished it and can carry the score."""
     if is_over and not answer.is_broken:
-        running.judge(answer.choice, answer.model)
+        running.judge(answer.choice, answer.model, answer.id)
         await running.wait(None)
     else:
         await running.discard(NO_END)

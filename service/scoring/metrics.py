@@ -142,8 +142,8 @@ class Metrics(Collector):
         self._responses.labels(kind, str(status)).inc()
         self._first_byte.labels(kind).observe(seconds)
 
-    def scored(self, score: Score) -> None:
-        """Count a score."""
+    def scored(self, score: Score, response_id: str = "") -> None:
+        """Count a score. response_id: of the scored completion, for the events; "" if unknown."""
         self._scores.labels(str(score.calibrated).lower()).inc()
         if score.lambda_max is not None:
             self._lambda.observe(score.lambda_max)
@@ -159,7 +159,7 @@ class Metrics(Collector):
             self._tokens.labels("prompt").inc(score.usage.prompt_tokens)
             self._tokens.labels("completion").inc(score.usage.completion_tokens)
         if self._events is not None:
-            self._events.scored(score)
+            self._events.scored(score, response_id)
 
     @contextmanager
     def under_way(self) -> Iterator[None]:
@@ -171,11 +171,11 @@ class Metrics(Collector):
                 self.failed(error.code)
                 raise
 
-    def failed(self, code: str) -> None:
-        """Count an error."""
+    def failed(self, code: str, response_id: str = "") -> None:
+        """Count an error. response_id: see `scored`."""
         self._errors.labels(code).inc()
         if self._events is not None:
-            self._events.failed(code)
+            self._events.failed(code, response_id)
 
     def was_shed(self) -> None:
         """Count a chat that was answered without a score because the service was overloaded."""

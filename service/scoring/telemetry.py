@@ -1,24 +1,24 @@
-"""OpenTelemetry events: one for each score.
+"""OpenTelemetry events: one for each quantity of a score, under a fixed name.
 
-Names and attributes follow the GenAI conventions (status Development). They contain no text of a prompt or an
-answer.
+Names and attributes follow the GenAI conventions (open-telemetry/semantic-conventions-genai, status
+Development). The attributes `gen_ai.evaluation.evaluator.*` are proposed there (pull request 359). Events
+contain no text of a prompt or an answer.
 """
 
 import logging
 from typing import Any
 
-from service.errors import SERVER_MESSAGE
-from service.scoring.score import Score, ScoreWarning
+from service.scoring.score import Score
 from service.tracing import TRACEPARENT, Sender, resource
 
 log = logging.getLogger(__name__)
 
 EVENT = "gen_ai.evaluation.result"
-PROBABILITY, CANDIDATE, LAMBDA_MAX = "probability_correct", "candidate_probability", "lambda_max"
+PROBABILITY_CORRECT = "eigencal.probability_correct"
 
 
 class OtelEvents(Sender):
-    """Sends an event per score, as a child of the span in the caller's `traceparent`.
+    """Sends the events of each score, as children of the span in the caller's `traceparent`.
 
     The standard OTEL_* variables configure the collector (OTLP over HTTP), headers, batches and resource.
     Tests pass an `exporter` instead. Raises ImportError if the extra `otel` is not installed.
@@ -41,13 +41,15 @@ class OtelEvents(Sender):
         self._provider.add_log_record_processor(BatchLogRecordProcessor(exporter))
         self._logger = self._provider.get_logger("eigencal")
 
-    def scored(self, score: Score) -> None:
-        """Send a score: P(correct), else the candidate's probability, else lambda_max."""
-        self._emit(attributes_of(score))
+    def scored(self, score: Score, response_id: str) -> None:
+        """Send the events of a score. response_id: of the scored completion; "" if unknown."""
+        for attributes in attributes_of(score, response_id):
+            self._emit(attributes)
 
-    def failed(self, code: str) -> None:
+    def failed(self, code: str, response_id: str) -> None:
         """Send the code of an error instead of a score."""
-        self._emit({"gen_ai.evaluation.name": LAMBDA_MAX, "error.type": code})
+        attributes = {"gen_ai.evaluation.name": PROBABILITY_CORRECT, "error.type": code}
+        self._emit(_known(attributes | {"gen_ai.response.id": response_id}))
 
     def _emit(self, attributes: dict[str, Any]) -> None:
         sent = TRACEPARENT.get()
@@ -60,35 +62,41 @@ class OtelEvents(Sender):
             log.exception("an OpenTelemetry event cannot be sent")
 
 
-def _without_text(warning: ScoreWarning) -> str:
-    """Return a warning's message without the words of the LLM server, which may repeat a prompt."""
-    return warning.message.partition(SERVER_MESSAGE)[0]
+def _known(attributes: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in attributes.items() if value not in (None, "", [])}
 
 
-def attributes_of(score: Score) -> dict[str, Any]:
-    """Return the attributes of a score's event."""
-    candidate, decision = score.candidate, score.decision
-    name, value = LAMBDA_MAX, score.lambda_max
-    # P(correct) is that of the text decided about, which the caller shows.
-    if score.decisive is not None:
-        name, value = PROBABILITY, score.decisive
-    elif candidate is not None and candidate.probability is not None:
-        name, value = CANDIDATE, candidate.probability
-    elif score.lambda_max is None:
-        name, value = PROBABILITY, None
-    attributes: dict[str, Any] = {
-        "gen_ai.evaluation.name": name,
-        "gen_ai.evaluation.score.value": value,
-        "gen_ai.evaluation.score.label": None if decision is None else decision.action,
-        "gen_ai.evaluation.explanation": " ".join(
-            [*([decision.reason] if decision else []), *map(_without_text, score.warnings)]
-        )
-        or None,
+def attributes_of(score: Score, response_id: str) -> list[dict[str, Any]]:
+    """Return the attributes of a score's events.
+
+    The event of P(correct), which carries the decision, is always there; the others if they have a value.
+    """
+    candidate, decision, calibration = score.candidate, score.decision, score.calibration
+    common = {
+        "gen_ai.response.id": response_id,
         "gen_ai.request.model": score.model,
+        "gen_ai.evaluation.evaluator.id": calibration.id if calibration else None,
+        "gen_ai.evaluation.evaluator.version": calibration.created_at.isoformat() if calibration else None,
         "eigencal.score.id": score.id,
+        "eigencal.num_samples": score.num_samples,
+        # Codes only: messages may repeat the LLM server's words.
+        "eigencal.warnings": [warning.code for warning in score.warnings],
+    }
+    correct: dict[str, Any] = {
+        "gen_ai.evaluation.name": PROBABILITY_CORRECT,
+        # P(correct) of the text decided about, which the caller shows.
+        "gen_ai.evaluation.score.value": score.decisive,
+        "gen_ai.evaluation.score.label": decision.action if decision else None,
+        "gen_ai.evaluation.explanation": decision.reason if decision else None,
+    }
+    quantities = {
+        "eigencal.candidate_probability": candidate.probability if candidate else None,
         "eigencal.lambda_max": score.lambda_max,
         "eigencal.entropy": score.entropy,
-        "eigencal.num_samples": score.num_samples,
-        "eigencal.calibration.id": score.calibration.id if score.calibration else None,
     }
-    return {key: item for key, item in attributes.items() if item is not None}
+    others = [
+        {"gen_ai.evaluation.name": name, "gen_ai.evaluation.score.value": value}
+        for name, value in quantities.items()
+        if value is not None
+    ]
+    return [_known(attributes | common) for attributes in (correct, *others)]

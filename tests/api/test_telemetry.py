@@ -1,7 +1,8 @@
-"""One OpenTelemetry event per score: attributes, parent, and collectors that are up or down."""
+"""OpenTelemetry events of scores: names, attributes, parent, and collectors that are up or down."""
 
 import asyncio
 import http.server
+import json
 import sys
 import threading
 from collections.abc import Iterator
@@ -14,7 +15,11 @@ import pytest
 from service import tracing
 from service.app import OTEL_VARIABLES, build_events
 from service.errors import LLMError, LLMUnavailable
+from tests.api.test_responses import events as response_events
+from tests.api.test_responses import message, response
+from tests.support.drop_in import drop_in
 from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.openai_server import MODEL, Behaviour, Exchange, OpenAIServer, answers, pieces, status
 from tests.support.replica_apps import replica_app
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -44,38 +49,69 @@ def content_of(event: Any) -> str:
     return f"{event.body} {dict(event.attributes)}"
 
 
-async def test_score_event_belongs_to_the_callers_span(tmp_path: Path, exporter: Any) -> None:
+def by_name(exporter: Any) -> dict[str, Any]:
+    """Return the events of a single score by the name of their quantity."""
+    events = log_records(exporter)
+    named = {event.attributes["gen_ai.evaluation.name"]: event for event in events}
+    assert len(named) == len(events)
+    return named
+
+
+def values_of(exporter: Any) -> dict[str, float | None]:
+    return {
+        name: event.attributes.get("gen_ai.evaluation.score.value")
+        for name, event in by_name(exporter).items()
+    }
+
+
+async def test_score_is_an_event_for_each_quantity(tmp_path: Path, exporter: Any) -> None:
     llm = FakeLLM(default=["Paris"])
     async with service(tmp_path, exporter, llm, target_error=0.18) as http:
-        score = (await http.post("/score", json={"prompt": SECRET}, headers=PARENT)).json()
-    [event] = log_records(exporter)  # pending events are sent at the stop
-    assert event.event_name == "gen_ai.evaluation.result"
-    assert (f"{event.trace_id:032x}", f"{event.span_id:016x}") == (TRACE, SPAN)
-    attributes = dict(event.attributes)
-    assert attributes.pop("gen_ai.evaluation.name") == "probability_correct"
-    assert attributes.pop("gen_ai.evaluation.score.value") == score["probability_correct"]
-    assert attributes.pop("gen_ai.evaluation.score.label") == "answer"
-    assert attributes.pop("gen_ai.evaluation.explanation") == score["decision"]["reason"]
-    assert attributes == {
-        "gen_ai.request.model": "fake-llm",
-        "eigencal.score.id": score["id"],
+        body = {"prompt": SECRET, "candidate": "Paris"}
+        score = (await http.post("/score", json=body, headers=PARENT)).json()
+    # Pending events are sent at the stop.
+    assert values_of(exporter) == {
+        "eigencal.probability_correct": score["candidate"]["probability_correct"],
+        "eigencal.candidate_probability": score["candidate"]["probability"],
         "eigencal.lambda_max": score["lambda_max"],
         "eigencal.entropy": score["entropy"],
-        "eigencal.num_samples": 5,
-        "eigencal.calibration.id": score["calibration"]["id"],
     }
-    [get_finished_log] = exporter.get_finished_logs()
-    assert get_finished_log.resource.attributes["service.name"] == "eigencal"
+    events = by_name(exporter)
+    for event in events.values():
+        assert event.event_name == "gen_ai.evaluation.result"
+        assert (f"{event.trace_id:032x}", f"{event.span_id:016x}") == (TRACE, SPAN)
+    attributes = dict(events["eigencal.probability_correct"].attributes)
+    assert attributes.pop("gen_ai.evaluation.score.label") == "answer"
+    assert attributes.pop("gen_ai.evaluation.explanation") == score["decision"]["reason"]
+    for name in ("gen_ai.evaluation.name", "gen_ai.evaluation.score.value"):
+        del attributes[name]
+    used = score["calibration"]
+    assert attributes == {
+        "gen_ai.request.model": "fake-llm",
+        "gen_ai.evaluation.evaluator.id": used["id"],
+        "gen_ai.evaluation.evaluator.version": used["created_at"].replace("Z", "+00:00"),
+        "eigencal.score.id": score["id"],
+        "eigencal.num_samples": 5,
+    }
+    assert attributes.items() <= events["eigencal.lambda_max"].attributes.items()
+    assert exporter.get_finished_logs()[0].resource.attributes["service.name"] == "eigencal"
 
 
-async def test_without_a_probability_it_tells_lambda_max(tmp_path: Path, exporter: Any) -> None:
+async def test_unknown_quantity_has_no_value(tmp_path: Path, exporter: Any) -> None:
     async with service(tmp_path, exporter, decides=False) as http:
-        score = (await http.post("/score", json={"prompt": SECRET, "calibration": "none"})).json()
-    [event] = log_records(exporter)
-    assert event.attributes["gen_ai.evaluation.name"] == "lambda_max"
-    assert event.attributes["gen_ai.evaluation.score.value"] == score["lambda_max"]
+        body = {"prompt": SECRET, "calibration": "none", "target_error": 0.1}
+        score = (await http.post("/score", json=body)).json()
+    assert values_of(exporter) == {
+        "eigencal.probability_correct": None,
+        "eigencal.lambda_max": score["lambda_max"],
+        "eigencal.entropy": score["entropy"],
+    }
+    event = by_name(exporter)["eigencal.probability_correct"]
+    assert event.attributes["gen_ai.evaluation.score.label"] == "abstain"
+    assert not [name for name in event.attributes if "evaluator" in name]
     assert event.trace_id == 0
-    assert SECRET not in content_of(event) and "Paris" not in content_of(event)
+    for event in log_records(exporter):
+        assert SECRET not in content_of(event) and "Paris" not in content_of(event)
 
 
 async def test_event_lacks_the_words_of_the_llm_server(tmp_path: Path, exporter: Any) -> None:
@@ -85,9 +121,46 @@ async def test_event_lacks_the_words_of_the_llm_server(tmp_path: Path, exporter:
     body = {"samples": ["Paris", "Lyon", "Nice"], "prompt": "q", "compare": "llm", "calibration": "none"}
     async with service(tmp_path, exporter, llm, decides=False) as http:
         score = (await http.post("/score", json=body)).json()
-    [event] = log_records(exporter)
     assert SECRET in str(score["warnings"])
-    assert "status 400" in content_of(event) and SECRET not in content_of(event)
+    for event in log_records(exporter):
+        assert event.attributes["eigencal.warnings"] == tuple(found["code"] for found in score["warnings"])
+        assert SECRET not in content_of(event)
+
+
+def sent_as_stream(*events: dict[str, Any]) -> Behaviour:
+    return pieces(*(b"data: %b\n\n" % json.dumps(event).encode() for event in events))
+
+
+TEXT = {"index": 0, "message": {"role": "assistant", "content": "Paris"}, "finish_reason": "stop"}
+DELTA = {"index": 0, "delta": {"content": "Paris"}, "finish_reason": "stop"}
+CHAT = {"id": "resp_1", "model": MODEL}
+ANSWERED = {
+    "chat": status(200, {**CHAT, "choices": [TEXT]}),
+    "streamed chat": sent_as_stream({**CHAT, "choices": [DELTA]}),
+    "response": status(200, response(message("Paris"))),
+    "streamed response": sent_as_stream(*response_events(message("Paris"))),
+}
+
+
+@pytest.mark.parametrize("abstains", [False, True])
+@pytest.mark.parametrize("kind", ANSWERED)
+async def test_event_has_the_id_of_the_answer(kind: str, abstains: bool, exporter: Any) -> None:
+    from service.scoring.telemetry import OtelEvents
+
+    async def behave(exchange: Exchange) -> None:
+        is_draw = exchange.body.get("n") is not None
+        await (answers("Paris") if is_draw else ANSWERED[kind])(exchange)
+
+    events, stream = OtelEvents(exporter=exporter), kind.startswith("streamed")
+    async with OpenAIServer(default=behave) as server:
+        async with drop_in(server, events=events, abstain=abstains) as made:
+            if "chat" in kind:
+                await made.ask(stream=stream)
+            else:
+                body = {"model": MODEL, "input": SECRET, "stream": stream}
+                await made.http.post("/v1/responses", json=body)
+    assert {event.attributes["gen_ai.response.id"] for event in log_records(exporter)} == {"resp_1"}
+    assert "eigencal.lambda_max" in by_name(exporter)
 
 
 async def test_each_request_has_its_own_parent(tmp_path: Path, exporter: Any) -> None:
@@ -100,7 +173,11 @@ async def test_each_request_has_its_own_parent(tmp_path: Path, exporter: Any) ->
 
         await asyncio.gather(*map(post, traces))
         await http.post("/score", json={"prompt": "?"}, headers={"traceparent": "no trace at all"})
-    results = [f"{event.trace_id:032x}" for event in log_records(exporter)]
+    results = [
+        f"{event.trace_id:032x}"
+        for event in log_records(exporter)
+        if event.attributes["gen_ai.evaluation.name"] == "eigencal.lambda_max"
+    ]
     assert sorted(results[:-1]) == sorted([*traces, *traces]) and results[-1] == "0" * 32
 
 
@@ -109,7 +186,10 @@ async def test_error_gives_an_error_event(tmp_path: Path, exporter: Any) -> None
     async with service(tmp_path, exporter, llm) as http:
         await http.post("/score", json={"prompt": SECRET}, headers=PARENT)
     [event] = log_records(exporter)
-    assert event.attributes["error.type"] == "llm_unavailable"
+    assert dict(event.attributes) == {
+        "gen_ai.evaluation.name": "eigencal.probability_correct",
+        "error.type": "llm_unavailable",
+    }
     assert f"{event.trace_id:032x}" == TRACE
 
 

@@ -1,6 +1,5 @@
 """The code of each page of docs/recipes runs as the page says."""
 
-import base64
 import copy
 import gzip
 import html
@@ -22,7 +21,7 @@ import pytest
 from tests.clients.environments import LITELLM_KEY, SCORE_KEY, outcome
 from tests.clients.recipes import PAGES, blocks, script
 from tests.clients.upstream import DRAWN
-from tests.support.openai_server import MODEL, OpenAIServer, serving_in_thread, status
+from tests.support.openai_server import MODEL, OpenAIServer
 from tests.support.services import service
 
 pytestmark = pytest.mark.clients
@@ -87,33 +86,53 @@ def test_litellms_proxy_before_us_abstains(proxy: str) -> None:
     assert answer["uncertainty"]["decision"]["target_error"] == 0.1
 
 
-LANGFUSE_FIELDS = {"id", "traceId", "observationId", "sessionId", "name", "value", "dataType", "comment"}
-LANGFUSE_FIELDS |= {"metadata", "environment"}
+FIGURES = {"eigencal.probability_correct", "eigencal.lambda_max", "eigencal.entropy"}
 
 
-def test_langfuse_gets_each_figure_once(ours: str, tmp_path: Path) -> None:
-    """Its API is a stub here, by the fields that it documents."""
-    score = post(ours, "/score", {"prompt": "What is the capital of Germany?"})
-    with serving_in_thread(OpenAIServer(default=status(200, {"id": "x"}))) as langfuse:
-        env = {"LANGFUSE_BASE_URL": langfuse.url.removesuffix("/v1")}
-        env |= {"LANGFUSE_PUBLIC_KEY": "pk", "LANGFUSE_SECRET_KEY": "sk"}
-        done = outcome(
-            script("langfuse.md", "push_score.py", ours, tmp_path), "trace-1", score["id"], env=env
-        )
-        assert done.returncode == 0, done.stderr
-        assert {one.path for one in langfuse.requests} == {"/api/public/scores"}
-        basic = "Basic " + base64.b64encode(b"pk:sk").decode()
-        assert {one.headers["authorization"] for one in langfuse.requests} == {basic}
-        bodies = langfuse.bodies
-    assert {body["name"]: body["value"] for body in bodies} == {
-        "lambda_max": score["lambda_max"],
-        "entropy": score["entropy"],
-        "probability_correct": score["probability_correct"],
-    }
-    assert len({body["id"] for body in bodies}) == len(bodies) == 3
-    for body in bodies:
-        assert body.keys() <= LANGFUSE_FIELDS
-        assert (body["traceId"], body["dataType"], body["comment"]) == ("trace-1", "NUMERIC", "raw")
+def test_langfuse_receives_the_figures_as_scores(ours: str, tmp_path: Path) -> None:
+    """Langfuse's own client sends them, to a stand-in for the server."""
+    bodies: list[tuple[str, bytes]] = []
+    with collector(bodies) as langfuse:
+        env = {"LANGFUSE_BASE_URL": langfuse, "LANGFUSE_PUBLIC_KEY": "pk", "LANGFUSE_SECRET_KEY": "sk"}
+        done = outcome(script("langfuse.md", "ask_langfuse.py", ours, tmp_path), env=env)
+    assert done.stdout == f"{DRAWN[0]}\n", done.stderr
+    [body] = [json.loads(body) for path, body in bodies if path == "/api/public/scores"]
+    assert {score["name"] for score in body} == FIGURES
+    [(trace_id, span_id)] = {(score["traceId"], score["observationId"]) for score in body}
+    assert all(score["value"] >= 0 and score["dataType"] == "NUMERIC" for score in body)
+    [span] = spans_in(bodies, "/api/public/otel/v1/traces")
+    assert (span.trace_id.hex(), span.span_id.hex()) == (trace_id, span_id)
+
+
+def test_phoenix_receives_the_figures_as_annotations(ours: str, tmp_path: Path) -> None:
+    """A stand-in for the server; the body is one that Phoenix 20.26.1 accepts."""
+    bodies: list[tuple[str, bytes]] = []
+    with collector(bodies) as phoenix:
+        env = {"PHOENIX_COLLECTOR_ENDPOINT": phoenix}
+        done = outcome(script("phoenix.md", "ask_phoenix.py", ours, tmp_path), env=env)
+    assert done.stdout == f"{DRAWN[0]}\n", done.stderr
+    [body] = [json.loads(body) for path, body in bodies if path == "/v1/span_annotations"]
+    [span] = spans_in(bodies, "/v1/traces")
+    assert {annotation["name"] for annotation in body["data"]} == FIGURES
+    for annotation in body["data"]:
+        assert annotation.keys() == {"span_id", "name", "annotator_kind", "result", "metadata"}
+        assert (annotation["span_id"], annotation["annotator_kind"]) == (span.span_id.hex(), "CODE")
+        assert annotation["result"]["score"] >= 0
+
+
+def spans_in(bodies: list[tuple[str, bytes]], path: str) -> list[Any]:
+    """Return the spans that a collector received at this path."""
+    pytest.importorskip("opentelemetry.proto")
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+    exported = [ExportTraceServiceRequest.FromString(body) for at, body in bodies if at == path]
+    return [
+        span
+        for one in exported
+        for resource in one.resource_spans
+        for scope in resource.scope_spans
+        for span in scope.spans
+    ]
 
 
 def post(url: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -122,7 +141,7 @@ def post(url: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def test_the_event_of_a_score_is_below_the_callers_span(
+def test_the_events_of_a_score_are_below_the_callers_span(
     server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("opentelemetry.sdk")
@@ -145,14 +164,20 @@ def test_the_event_of_a_score_is_below_the_callers_span(
         for scope in resource.scope_logs
         for record in scope.log_records
     ]
-    [event] = records
-    assert event.event_name == "gen_ai.evaluation.result"
-    assert event.trace_id.hex() == "4bf92f3577b34da6a3ce929d0e0e4736"
-    assert event.span_id.hex() == "00f067aa0ba902b7"
-    told = {one.key: one.value for one in event.attributes}
-    assert told["gen_ai.evaluation.name"].string_value == "probability_correct"
+    named = {}
+    for event in records:
+        assert event.event_name == "gen_ai.evaluation.result"
+        assert event.trace_id.hex() == "4bf92f3577b34da6a3ce929d0e0e4736"
+        assert event.span_id.hex() == "00f067aa0ba902b7"
+        told = {one.key: one.value for one in event.attributes}
+        named[told["gen_ai.evaluation.name"].string_value] = told
+    assert named.keys() == FIGURES | {"eigencal.candidate_probability"}
+    told = named["eigencal.probability_correct"]
     assert 0 < told["gen_ai.evaluation.score.value"].double_value <= 1
     assert told["eigencal.score.id"].string_value.startswith("scr_")
+
+
+ACCEPTED = b'{"message": "Accepted"}'  # as Langfuse says it; exporters do not read it
 
 
 @contextmanager
@@ -165,8 +190,10 @@ def collector(bodies: list[tuple[str, bytes]]) -> Iterator[str]:
             packed = self.headers["content-encoding"] == "gzip"
             bodies.append((self.path, gzip.decompress(sent) if packed else sent))
             self.send_response(200)
-            self.send_header("content-length", "0")
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(ACCEPTED)))
             self.end_headers()
+            self.wfile.write(ACCEPTED)
 
         def log_message(self, *_: object) -> None:
             pass
@@ -274,7 +301,8 @@ def test_every_block_has_a_test() -> None:
         ("opentelemetry.md", "ask.py"),
         ("semantic-router.md", "confidence.yaml"),
         ("semantic-router.md", "verify.py"),
-        ("langfuse.md", "push_score.py"),
+        ("langfuse.md", "ask_langfuse.py"),
+        ("phoenix.md", "ask_phoenix.py"),
         ("open-webui.md", "filter.py"),
     }
     there = {(page.name, name) for page in PAGES.glob("*.md") for name in blocks(page.name)}

@@ -13,6 +13,7 @@ import httpx2 as httpx
 
 from service.app import create_app
 from service.proxy.routes import Chat
+from service.scoring.telemetry import OtelEvents
 from service.settings import Settings
 from service.tracing import OtelSpans
 from tests.support.fakes import FakeEmbedder
@@ -65,6 +66,7 @@ async def drop_in(
     *,
     embedder: FakeEmbedder | None = None,
     store: SqliteStore | None = None,
+    events: OtelEvents | None = None,
     spans: OtelSpans | None = None,
     **settings: Any,
 ) -> AsyncIterator[DropIn]:
@@ -73,7 +75,7 @@ async def drop_in(
     with tempfile.TemporaryDirectory() as folder:
         made = Settings(data_dir=Path(folder), **{"chat_effort": "", **values})
         embedder, store = embedder or FakeEmbedder(16), store or SqliteStore()
-        app = create_app(made, embedder=embedder, store=store, spans=spans)
+        app = create_app(made, embedder=embedder, store=store, events=events, spans=spans)
         async with served(app) as port:
             base = f"http://127.0.0.1:{port}"
             # Without TLS: reading the machine's certificates would take 20 ms.
