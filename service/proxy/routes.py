@@ -365,7 +365,9 @@ STORED: dict[str, Any] = {
 @router.post("/responses/{response_id}/cancel", **STORED)
 @router.get("/responses/{response_id}/input_items", **STORED)
 async def stored_response(
-    response_id: Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.=+-]*$", max_length=1024)],
+    response_id: Annotated[
+        str, Path(description="Id of a response.", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.=+-]*$", max_length=1024)
+    ],
     request: Request,
     chat: ChatDep,
 ) -> Response:
