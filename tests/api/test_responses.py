@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -19,6 +19,7 @@ from tests.api.test_drop_in_calibrated import LIKE_OURS, POLICY, plain
 from tests.support.calibrations import Active
 from tests.support.drop_in import DropIn, drop_in, events_of
 from tests.support.openai_server import MODEL, Behaviour, Exchange, OpenAIServer, answers, pieces, raw, status
+from tests.support.responses import events, message, response, wire
 from tests.support.sqlite_store import SqliteStore
 
 QUESTION = {"model": MODEL, "input": "What is the capital of France?"}
@@ -29,52 +30,8 @@ CALL = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"
 REASONING = {"id": "rs_1", "type": "reasoning", "summary": []}
 
 
-def message(text: str, index: int = 0, tokens: list[Any] | None = None) -> dict[str, Any]:
-    part = {"type": "output_text", "text": text, "annotations": [], "logprobs": tokens or []}
-    head = {"id": f"msg_{index}", "type": "message", "role": "assistant", "status": "completed"}
-    return {**head, "content": [part]}
-
-
 def refusing(text: str = "I cannot.") -> dict[str, Any]:
     return {**message(""), "content": [{"type": "refusal", "refusal": text}]}
-
-
-def response(*output: dict[str, Any], **more: Any) -> dict[str, Any]:
-    head = {"id": "resp_1", "object": "response", "created_at": 1, "status": "completed", "model": MODEL}
-    usage = {"input_tokens": 3, "output_tokens": 1, "total_tokens": 4}
-    rest = {"tools": [], "tool_choice": "auto", "parallel_tool_calls": True}
-    return {**head, "output": list(output), "usage": usage, "incomplete_details": None, **rest, **more}
-
-
-def events(*output: dict[str, Any], end: str = "completed", **more: Any) -> list[dict[str, Any]]:
-    """Return the events of a streamed response, as OpenAI sends them."""
-    made: list[dict[str, Any]] = [{"type": "response.created", "response": response(status="in_progress")}]
-    for index, item in enumerate(output):
-        at = {"item_id": item.get("id"), "output_index": index, "content_index": 0}
-        begun = {**item, **({"content": []} if "content" in item else {})}
-        made.append({"type": "response.output_item.added", "output_index": index, "item": begun})
-        for part in item.get("content", ()):
-            if part["type"] == "refusal":
-                made.append({"type": "response.refusal.delta", **at, "delta": part["refusal"]})
-                continue
-            made.append({"type": "response.content_part.added", **at, "part": {**part, "text": ""}})
-            for piece in filter(None, (part["text"][:2], part["text"][2:])):
-                tokens = [token for token in part["logprobs"] if token["token"] == piece]
-                made.append({"type": "response.output_text.delta", **at, "delta": piece, "logprobs": tokens})
-            text = {"text": part["text"], "logprobs": part["logprobs"]}
-            made.append({"type": "response.output_text.done", **at, **text})
-            made.append({"type": "response.content_part.done", **at, "part": part})
-        if item["type"] == "function_call":
-            made.append({"type": "response.function_call_arguments.delta", **at, "delta": item["arguments"]})
-        made.append({"type": "response.output_item.done", "output_index": index, "item": item})
-    made.append({"type": f"response.{end}", "response": response(*output, **{"status": end, **more})})
-    return [{**event, "sequence_number": number} for number, event in enumerate(made)]
-
-
-def wire(event: Mapping[str, Any], *, typed: bool = True) -> bytes:
-    return (f"event: {event['type']}\n" if typed else "").encode() + b"data: %b\n\n" % json.dumps(
-        event
-    ).encode()
 
 
 def streamed(*output: dict[str, Any], **more: Any) -> Behaviour:

@@ -1,5 +1,7 @@
 """`eigencal chat` with piped input. tests/e2e has the tests in a terminal."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -7,7 +9,17 @@ import pytest
 from tests.cli.conftest import Here, in_process
 from tests.support.fakes import FakeEmbedder
 from tests.support.in_thread import serving_app
-from tests.support.openai_server import OpenAIServer, answers, draws_and, serving_in_thread
+from tests.support.openai_server import (
+    Behaviour,
+    Exchange,
+    OpenAIServer,
+    answers,
+    draws_and,
+    pieces,
+    serving_in_thread,
+    status,
+)
+from tests.support.responses import events, message, response, wire
 from tests.support.services import asked
 from tests.support.sqlite_store import SqliteStore
 
@@ -74,3 +86,64 @@ def test_pending_score_is_awaited(llm: OpenAIServer, tmp_path: Path, monkeypatch
     )
     assert done.err.startswith("note: ") and "calibrat" in done.err
     assert done.err.count("\n") == 2, "each note is told once"
+
+
+# The chat by /v1/responses
+
+
+@contextmanager
+def by_responses(
+    own: Behaviour, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Here, OpenAIServer]]:
+    """Return the command, and the LLM server that answers calls of /v1/responses with `own`."""
+
+    async def behave(exchange: Exchange) -> None:
+        await (own if exchange.path == "/v1/responses" else answers("Paris"))(exchange)
+
+    parts = {"llm": None, "embedder": FakeEmbedder(16), "store": SqliteStore()}
+    with serving_in_thread(OpenAIServer(default=behave)) as llm:
+        with serving_app(folder, **parts, llm_url=llm.url, num_samples=3) as url:
+            yield in_process(folder, url, monkeypatch), llm
+
+
+def test_responses_are_streamed_with_the_conversation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = pieces(*map(wire, events(message("Paris"))))
+    with by_responses(own, tmp_path, monkeypatch) as (here, llm):
+        done = here("chat", "--responses", "--system", "Be brief.", stdin="question 1\nquestion 2\n")
+        calls = [request.body for request in llm.requests if request.path == "/v1/responses"]
+    assert done.code == 0, done.err
+    first, first_score, second, second_score = done.out.splitlines()
+    assert (first, second) == ("Paris", "Paris")
+    assert first_score.startswith(UNCERTAINTY) and second_score.startswith(UNCERTAINTY)
+    turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "question 1"}]
+    answered = {"role": "assistant", "content": "Paris"}
+    assert [call["input"] for call in calls] == [
+        turns,
+        [*turns, answered, {"role": "user", "content": "question 2"}],
+    ]
+
+
+def failed(**error: str) -> bytes:
+    return wire({"type": "response.failed", "response": response(status="failed", error=error)})
+
+
+@pytest.mark.parametrize(
+    ("own", "code", "said"),
+    [
+        (pieces(failed(code="server_error", message="out of memory")), 7, "server_error: out of memory"),
+        (pieces(wire({"type": "error", "code": "busy", "message": "too many"})), 7, "busy: too many"),
+        (pieces(*map(wire, events(message("Paris"))[:-1])), 3, "`response.completed`"),
+        (status(404, {"error": {"message": "no such route", "code": "not_found"}}), 5, "no such route"),
+        (pieces(b"data: []\n\n"), 3, "not as OpenAI's API has it"),
+    ],
+    ids=["failed", "error", "cut", "no route", "unreadable"],
+)
+def test_responses_that_fail_are_errors(
+    own: Behaviour, code: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with by_responses(own, tmp_path, monkeypatch) as (here, _):
+        done = here("chat", "--responses", stdin="question 1\n")
+    assert done.code == code, done.err
+    assert said in done.err

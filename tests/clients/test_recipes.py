@@ -31,6 +31,23 @@ PRINTS = {
     ("openai-python.md", "stream.py"): ["this answer {'probability': 0."],
     ("openai-python.md", "helper.py"): ["this answer {'probability': 0."],
     ("openai-python.md", "later.py"): ["this answer {'probability': 0."],
+    ("openai-python.md", "responses.py"): [
+        "this answer {'probability': 0.",
+        f"{DRAWN[0]}\nthis answer {{'probability': 0.",
+    ],
+    ("agents-sdk.md", "ask.py"): [
+        "this answer {'probability': 0.",
+        f"{DRAWN[0]}\nthis answer {{'probability': 0.",
+    ],
+    ("openai-node.md", "responses.mjs"): [
+        "this answer {\n  probability: 0.",
+        f"{DRAWN[0]}\nthis answer {{\n  probability: 0.",
+    ],
+    ("ai-sdk.md", "responses.mjs"): [
+        "this answer {\n  probability: 0.",
+        f"{DRAWN[0]}\nthis answer {{\n  probability: 0.",
+    ],
+    ("langchain.md", "responses.py"): ["this answer 0."],
     ("openai-node.md", "ask.mjs"): ["this answer {\n  probability: 0."],
     ("openai-node.md", "stream.mjs"): ["this answer {\n  probability: 0."],
     ("ai-sdk.md", "ask.mjs"): [
@@ -233,19 +250,26 @@ class OpenWebUI:
         return seen
 
 
+ASKED = {
+    "/v1/chat/completions": QUESTION,
+    "/v1/responses": {"input": "What is the capital of Germany?"},
+}
+
+
+@pytest.mark.parametrize("path", ASKED)
 @pytest.mark.parametrize(("unsure_below", "sign"), [(0.0, ""), (1.0, "⚠️ unsure, ")])
 async def test_open_webui_shows_the_confidence_once(
-    ours: str, tmp_path: Path, unsure_below: float, sign: str
+    ours: str, tmp_path: Path, unsure_below: float, sign: str, path: str
 ) -> None:
     source = blocks("open-webui.md")["filter.py"]
     assert source.startswith('"""\ntitle: ')  # where Open WebUI looks for the description of a function
-    path = tmp_path / "filter.py"
-    path.write_text(source)
-    ui = OpenWebUI(path, unsure_below=unsure_below)
-    chunks = stream_of(ours, {"model": MODEL, **QUESTION, "stream": True})
+    (tmp_path / "filter.py").write_text(source)
+    ui = OpenWebUI(tmp_path / "filter.py", unsure_below=unsure_below)
+    chunks = stream_of(ours, {"model": MODEL, **ASKED[path], "stream": True}, path)
     assert [await ui.see(chunk) for chunk in chunks] == chunks
     [event] = ui.events
-    [told] = [chunk["uncertainty"] for chunk in chunks if "uncertainty" in chunk]
+    parts = [chunk.get("response", chunk) for chunk in chunks]
+    [told] = [part["uncertainty"] for part in parts if "uncertainty" in part]
     said = f"{sign}confidence {told['candidate']['probability']:.2f} (not calibrated)"
     assert event == {"type": "status", "data": {"description": said, "done": True}}
 
@@ -279,13 +303,12 @@ def underlined(page: str) -> list[str]:
     return [html.unescape(text) for text in re.findall(r"<u>(.*?)</u>", page, re.DOTALL)]
 
 
-def stream_of(url: str, body: dict[str, Any]) -> list[dict[str, Any]]:
+def stream_of(url: str, body: dict[str, Any], path: str = "/v1/chat/completions") -> list[dict[str, Any]]:
     """Return the chunks of an answer."""
     headers = {"Authorization": f"Bearer {SCORE_KEY}"}
-    text = httpx.post(f"{url}/v1/chat/completions", json=body, headers=headers, timeout=60).text
+    text = httpx.post(f"{url}{path}", json=body, headers=headers, timeout=60).text
     events = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]
-    assert events.pop() == "[DONE]"
-    return [json.loads(event) for event in events]
+    return [json.loads(event) for event in events if event != "[DONE]"]
 
 
 def test_every_page_is_in_the_index() -> None:

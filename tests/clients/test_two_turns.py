@@ -23,6 +23,8 @@ TEXTS = ["Paris", "Lyon"]
 # clients add to turns of their own.
 TURN = {"role", "content", "name", "refusal", "audio", "tool_calls", "function_call", "annotations"}
 TURN |= {"tool_call_id", "reasoning_content", "parsed"}
+PART = {"type", "text", "annotations", "logprobs", "parsed"}
+ITEM = {"type", "id", "role", "content", "status", "phase"}
 CALL = {
     "model",
     "messages",
@@ -37,6 +39,7 @@ CALL = {
 CALL |= {"stream", "stream_options", "logprobs", "top_logprobs", "user", "metadata", "store", "logit_bias"}
 CALL |= {"frequency_penalty", "presence_penalty", "tools", "tool_choice", "parallel_tool_calls"}
 CALL |= {"response_format", "reasoning_effort", "service_tier", "modalities"}
+RESPONSE_CALL = CALL - {"messages"} | {"input", "instructions", "max_output_tokens", "include", "text"}
 
 
 def refusal(body: dict[str, Any]) -> str | None:
@@ -47,8 +50,20 @@ def refusal(body: dict[str, Any]) -> str | None:
     return next(iter(body.keys() - CALL), None)
 
 
+def response_refusal(body: dict[str, Any]) -> str | None:
+    """Return the name of a member of a Responses call that a strict server does not take."""
+    for position, item in enumerate(body["input"]):
+        parts = [] if isinstance(item["content"], str) else item["content"]
+        for name in {*item} - ITEM | {name for part in parts for name in {*part} - PART}:
+            return f"input.{position}.{name}"
+    return next(iter(body.keys() - RESPONSE_CALL), None)
+
+
+REFUSALS = {"/v1/chat/completions": refusal, "/v1/responses": response_refusal}
+
+
 async def strict(exchange: Exchange) -> None:
-    name = refusal(exchange.body) if exchange.path.endswith("/chat/completions") else None
+    name = REFUSALS[exchange.path](exchange.body) if exchange.path in REFUSALS else None
     if name is None:
         await answering(half_known)(exchange)
     else:
@@ -80,7 +95,8 @@ def uncertainty(answer: httpx.Response) -> dict[str, Any]:
     if not answer.headers["content-type"].startswith("text/event-stream"):
         return dict(answer.json()["uncertainty"])
     events = [line[6:] for line in answer.text.splitlines() if line.startswith("data: {")]
-    [found] = [chunk["uncertainty"] for chunk in map(json.loads, events) if "uncertainty" in chunk]
+    parts = [chunk.get("response", chunk) for chunk in map(json.loads, events)]
+    [found] = [part["uncertainty"] for part in parts if "uncertainty" in part]
     return dict(found)
 
 

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.support.openai_server import MODEL, Behaviour, Exchange, OpenAIServer
+from tests.support.responses import events, response, wire
+from tests.support.responses import message as output_message
 from tests.support.services import vector
 
 # Characters of several bytes, quotes, a line end and an escape: a broken pass-through mangles these first.
@@ -108,6 +110,36 @@ async def stream_chat(exchange: Exchange, said: list[str | None]) -> None:
     exchange.writer.close()
 
 
+def as_chat(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the members of a chat on which the answer depends, from a call of the Responses API."""
+    turns = body["input"]
+    content = turns if isinstance(turns, str) else turns[-1]["content"]
+    text = content if isinstance(content, str) else content[-1]["text"]
+    response_format = (body.get("text") or {}).get("format") or {}
+    return {**body, "messages": [{"content": text}], "response_format": response_format}
+
+
+async def answer_response(exchange: Exchange, text: str | None) -> None:
+    """Answer a call of the Responses API, streamed or not."""
+    if text is None:
+        item = {"id": "fc_1", "type": "function_call", "call_id": "call_1", "status": "completed"}
+        item |= {"name": "weather", "arguments": ARGUMENTS}
+    else:
+        item = output_message(text)
+    counts = usage([text])
+    tokens = {"input_tokens": counts["prompt_tokens"], "output_tokens": counts["completion_tokens"]}
+    details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+    more = {"usage": {**tokens, "total_tokens": counts["total_tokens"], **details}}
+    if not exchange.body.get("stream"):
+        await exchange.send(200, response(item, **more))
+        return
+    await exchange.start_stream()
+    for event in events(item, **more):
+        exchange.writer.write(wire(event))
+        await exchange.writer.drain()
+    exchange.writer.close()
+
+
 def answering(says: Says) -> Behaviour:
     """Answer any request of the API that the clients and the service make."""
 
@@ -119,6 +151,8 @@ def answering(says: Says) -> Behaviour:
         elif body.get("model", MODEL) != MODEL:
             said = {"message": "The model `other` does not exist.", "type": "NotFoundError", "param": "model"}
             await exchange.send(404, {"error": {**said, "code": 404}})
+        elif exchange.path.endswith("/responses"):
+            await answer_response(exchange, says(as_chat(body))[0])
         elif not exchange.path.endswith("/chat/completions"):
             await exchange.send(200, completion(says(body)))
         elif body.get("stream"):

@@ -12,30 +12,46 @@ ONLY = sys.argv[4:]  # kinds of requests; none given: all, and what is around th
 ASK: dict[str, Any] = {"model": MODEL, "messages": CASES["messages"], **CASES["sampling"]}
 TOOLS = {"tools": CASES["tools"], "tool_choice": {"type": "function", "function": {"name": "weather"}}}
 JSON_MODE = {"response_format": {"type": "json_schema", "json_schema": CASES["schema"]}}
-USAGE = {"stream_options": {"include_usage": True}}
 # What a request of each kind adds; every client asks all of them, in one piece and streamed.
 ALL: dict[str, dict[str, Any]] = {"text": {}, "tools": TOOLS, "json": JSON_MODE}
-KINDS = {kind: more for kind, more in ALL.items() if kind in (ONLY or ALL)}
+FUNCTION = CASES["tools"][0]["function"]
+RESPONSE_KINDS: dict[str, dict[str, Any]] = {
+    "text": {},
+    "tools": {
+        "tools": [{"type": "function", **FUNCTION}],
+        "tool_choice": {"type": "function", "name": "weather"},
+    },
+    "json": {"text": {"format": {"type": "json_schema", **CASES["schema"]}}},
+}
+USAGE = {"stream_options": {"include_usage": True}}
 
 
-def conversations(*ways: Callable[[list[Any]], tuple[str | None, Any]]) -> dict[str, Any]:
+def selected(kinds: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the kinds of requests that were asked for."""
+    return {kind: more for kind, more in kinds.items() if kind in (ONLY or kinds)}
+
+
+KINDS = selected(ALL)
+
+
+def conversations(*ways: Callable[[list[Any]], tuple[Any, ...]]) -> dict[str, Any]:
     """Return the answers of two turns by every way of asking, where they are among what is run.
 
-    A way takes the conversation so far, and returns the answer's text and the client's own form of the turn.
+    A way takes the conversation so far, and returns the answer's text and the client's own form of its turns.
     """
     if ONLY and "turns" not in ONLY:
         return {}
     return {f"{way.__name__}-turns": {"texts": _conversation(way)} for way in ways}
 
 
-def _conversation(way: Callable[[list[Any]], tuple[str | None, Any]]) -> list[str | None]:
+def _conversation(way: Callable[[list[Any]], tuple[Any, ...]]) -> list[str | None]:
     history: list[Any] = []
     texts = []
     for question in CASES["turns"]:
         history.append({"role": "user", "content": question})
-        text, turn = way(history)
+        text, *turns = way(history)
         texts.append(text)
-        history.append(turn)
+        history.extend(turns)
     return texts
 
 

@@ -11,6 +11,7 @@ from eigencal import ChatOptions, Client, EigencalError, KeptScore
 from eigencal._base_client import without_none
 from eigencal.cli.command import ExitCode, Invocation, code_of, show_error
 from eigencal.cli.output import Output, format_cell, harmless
+from eigencal.cli.responses import stream_response
 from eigencal.cli.score import Effort, TargetError, claim_lines
 
 LEAVE = ("/quit", "/exit")
@@ -25,12 +26,16 @@ def chat(
     system: Annotated[str | None, typer.Option(help="A system message.")] = None,
     effort: Effort = None,
     target_error: TargetError = None,
+    responses: Annotated[
+        bool, typer.Option("--responses", help="Call /v1/responses instead of /v1/chat/completions.")
+    ] = False,
 ) -> ExitCode | None:
     """Chat with the LLM; each answer is shown with its uncertainty.
 
     /quit or Ctrl-D leaves, Ctrl-C stops an answer, /new forgets the conversation.
     """
     out, is_terminal = invocation.out, sys.stdin.isatty() and not invocation.out.json
+    stream = stream_response if responses else _stream_chat
     options = cast(ChatOptions, without_none({"effort": effort, "target_error": target_error}))
     start = [{"role": "system", "content": system}] if system else []
     turns: list[dict[str, str]] = []
@@ -48,7 +53,8 @@ def chat(
                 continue
             turn, failed = {"role": "user", "content": text}, None
             try:
-                answer, score = _ask(out, client, [*start, *turns, turn], model, options)
+                messages = [*start, *turns, turn]
+                answer, score = _show_answer(out, client, stream(client, messages, options or None, model))
             except KeyboardInterrupt:
                 if not is_terminal:
                     raise
@@ -75,16 +81,24 @@ def _read(*, is_terminal: bool) -> Iterator[str]:
             yield line.strip()
 
 
-def _ask(
-    out: Output, client: Client, messages: list[dict[str, str]], model: str, options: ChatOptions
+def _stream_chat(
+    client: Client, messages: list[dict[str, str]], options: ChatOptions | None, model: str
+) -> Iterator[tuple[str, KeptScore | None]]:
+    """Yield the text of an answer in pieces; the score comes with the last piece."""
+    for chunk in client.stream_chat(messages, eigencal=options, model=model):
+        yield chunk.content, chunk.uncertainty
+
+
+def _show_answer(
+    out: Output, client: Client, pieces: Iterator[tuple[str, KeptScore | None]]
 ) -> tuple[str, KeptScore | None]:
     """Print the answer while it arrives, and return it with its score."""
     answer, score = "", None
-    for piece in client.stream_chat(messages, eigencal=options or None, model=model):
-        answer += piece.content
-        score = piece.uncertainty or score
+    for text, uncertainty in pieces:
+        answer += text
+        score = uncertainty or score
         if not out.json:
-            print(harmless(piece.content), end="", flush=True)
+            print(harmless(text), end="", flush=True)
     for _ in range(MAX_POLLS):
         if score is None or score.status != "pending":
             break
