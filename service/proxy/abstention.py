@@ -69,6 +69,8 @@ class HeldStream:
                     self._take(chunk)
                     if self.answer.has_text:
                         running.start()
+                    if self._carrier is not None and self._api.ends_at_once:
+                        break
         except EigencalError as error:
             await running.discard(error)
             raise

@@ -17,6 +17,8 @@ _KEPT = frozenset({"role", "tool_calls", "function_call", "refusal"})
 class Completions:
     """Implements `service.proxy.formats.Format` for chats and for text completions."""
 
+    ends_at_once = False
+
     def __init__(self, api: Api) -> None:
         self.samples_api = api
         self.path = PATHS[api]
@@ -89,7 +91,7 @@ class Completions:
 
     def gathered(self, whole: dict[str, Any], event: Mapping[str, Any]) -> dict[str, Any]:
         """Return the first chunk's members, the last usage, and the finish reason of the first choice."""
-        whole = whole or {**_about(event), "choices": [self._choice("", "stop")]}
+        whole = {"choices": [self._choice("", "stop")], **_about(event), **whole}
         for choice in filter(is_first, choices_of(event)):
             if reason := finish_of(choice):
                 whole["choices"] = [self._choice("", reason)]

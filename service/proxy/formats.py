@@ -9,11 +9,13 @@ from service.llm.port import Api
 class Format(Protocol):
     """One API. Payloads are whole answers and events of streams, as JSON objects in the format of the API.
 
-    `path`: the route, below the server's base URL. `samples_api`: the API of its samples.
+    `path`: the route, below the server's base URL. `samples_api`: the API of its samples. `ends_at_once`: no
+    text follows the event of a stream that has the finish reason.
     """
 
     path: str
     samples_api: Api
+    ends_at_once: bool
 
     def call(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the body of a call of `samples_api` for the same answer. Raises Unscorable."""

@@ -38,6 +38,7 @@ class Responses:
 
     path = "/responses"
     samples_api: Api = "chat"
+    ends_at_once = True
 
     def call(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the chat with the same turns. Raises Unscorable if no chat has them."""
@@ -54,7 +55,7 @@ class Responses:
 
     def read(self, payload: Mapping[str, Any]) -> dict[str, Any]:
         """Return a response as a chat, or an event as a chunk of one. Its messages are one text."""
-        return _chunk(payload) if "type" in payload else _completion(payload)
+        return _completion(payload) if "output" in payload else _chunk(payload)
 
     def without_logprobs(self, payload: dict[str, Any]) -> dict[str, Any]:
         """Return a response or an event with an empty list for each list of log-probabilities."""
@@ -127,9 +128,7 @@ def _chat(body: Mapping[str, Any]) -> dict[str, Any]:
         raise Unscorable("background", "The answer of a call in the background is fetched later, unscored.")
     text, reasoning = body.get("text") or {}, body.get("reasoning") or {}
     passed = {name: value for name, value in body.items() if name not in _CONVERTED | _ASIDE}
-    return {
-        **passed,
-        "messages": _turns(body),
+    converted = {
         "tools": [_tool(tool) for tool in body.get("tools") or ()],
         "tool_choice": _tool_choice(body.get("tool_choice")),
         "response_format": _response_format(text.get("format")),
@@ -138,6 +137,8 @@ def _chat(body: Mapping[str, Any]) -> dict[str, Any]:
         "max_tokens": body.get("max_output_tokens"),
         "logprobs": LOGPROBS in (body.get("include") or ()),
     }
+    # Some servers also read the members of chats.
+    return {**passed, **{n: value for n, value in converted.items() if value}, "messages": _turns(body)}
 
 
 def _stored(name: str) -> Unscorable:
@@ -157,9 +158,13 @@ def _turns(body: Mapping[str, Any]) -> list[dict[str, Any]]:
         turns.append({"role": "system", "content": body["instructions"]})
     items = body["input"]
     for item in [{"role": "user", "content": items}] if isinstance(items, str) else items:
-        match item.get("type") or "message":
+        match item.get("type") or ("message" if "role" in item else "item_reference"):
             case "message":
-                turns.append({"role": item["role"], "content": _content(item["content"])})
+                content, last = _content(item["content"]), turns[-1] if turns else {}
+                if item["role"] == "assistant" and last.get("tool_calls") and last["content"] is None:
+                    last["content"] = content
+                else:
+                    turns.append({"role": item["role"], "content": content})
             case "function_call":
                 # In a chat, the text and the calls of an assistant are one turn.
                 if not turns or turns[-1]["role"] != "assistant":
@@ -227,11 +232,9 @@ def _response_format(wanted: Mapping[str, Any] | None) -> Mapping[str, Any] | No
 
 
 def _completion(response: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a response as a chat completion, without a choice if it has no output."""
-    if "output" not in response:
-        return {}
+    """Return a response as a chat completion."""
     items = _objects(response["output"])
-    kinds = {item.get("type") for item in items}
+    kinds = {str(item.get("type")) for item in items}
     parts = [
         part for item in items if item.get("type") == "message" for part in _objects(item.get("content"))
     ]
@@ -249,15 +252,17 @@ def _completion(response: Mapping[str, Any]) -> dict[str, Any]:
 
 def _chunk(event: Mapping[str, Any]) -> dict[str, Any]:
     """Return an event as a chunk of a chat; most events make a chunk without a choice."""
-    kind, response, item = str(event["type"]), event.get("response"), event.get("item")
-    if kind in _FAILURES:
-        return {"error": kind}
+    kind, response, item = str(event.get("type")), event.get("response"), event.get("item")
+    if kind in _FAILURES or (event.get("error") and "type" not in event):
+        return {"error": event.get("error") or kind}
     choice: dict[str, Any] | None = None
     if kind == "response.output_text.delta":
         tokens = {"content": _objects(event.get("logprobs"))}
         choice = {"delta": {"content": event.get("delta")}, "logprobs": tokens}
     elif kind in _ENDS and isinstance(response, dict):
         choice = {"delta": {}, "finish_reason": _finish_reason(response)}
+        if "output" in response:
+            [choice["whole"]] = _completion(response)["choices"]
     elif kind.startswith("response.refusal."):
         choice = {"delta": {"refusal": True}}
     elif kind.startswith("response.reasoning"):
@@ -275,9 +280,10 @@ def _finish_reason(response: Mapping[str, Any]) -> str:
     if response.get("status") in ("failed", "cancelled"):
         return "error"
     details = response.get("incomplete_details")
-    if not isinstance(details, dict):
-        return "stop"
-    return "length" if details.get("reason") in ("max_output_tokens", "max_tokens") else "content_filter"
+    reason = details.get("reason") if isinstance(details, dict) else None
+    if reason is None:
+        return "length" if response.get("status") == "incomplete" else "stop"
+    return "length" if reason in ("max_output_tokens", "max_tokens") else "content_filter"
 
 
 def _objects(value: object) -> list[dict[str, Any]]:

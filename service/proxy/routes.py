@@ -189,7 +189,7 @@ class Chat:
 
     async def open(self, sent: Call) -> Reply:
         """Return the server's answer and trace the call; see `Upstream.open`."""
-        if sent.body is None:  # a list of models
+        if sent.body is None:  # no call of the model
             return await self.upstream.open(sent)
         with self.spans.forwarding(sent.path) as span:
             reply = await self.upstream.open(sent)

@@ -41,7 +41,10 @@ def broken_off(error: EigencalError) -> bytes:
 
 
 class StreamedAnswer:
-    """The first choice of an answer, assembled from chunks. Malformed choices are ignored."""
+    """The first choice of an answer, assembled from chunks. Malformed choices are ignored.
+
+    `whole` of the last choice is the whole answer. It counts if no chunk before had a piece of the text.
+    """
 
     def __init__(self) -> None:
         self.choice: Choice | None = None
@@ -60,7 +63,7 @@ class StreamedAnswer:
         for choice in filter(is_first, choices_of(chunk)):
             self.choice = self.choice or Choice()
             try:
-                self.choice.take(choice)
+                self.choice.take(choice if self.has_text else choice.get("whole") or choice)
             except NONSENSE:
                 self.choice.is_partial = True
             is_finished = is_finished or finish_of(choice) is not None
@@ -164,36 +167,52 @@ async def _scored(
         uncertainty = await running.wait(wait_s)
         return api.event(api.with_uncertainty(quiet(chunk), uncertainty.document()))
 
+    async def ended(chunk: dict[str, Any]) -> AsyncGenerator[bytes, None]:
+        """Judge the answer, and yield its last chunk with the score."""
+        nonlocal is_settled
+        is_settled = True
+        permit.release()
+        running.judge(answer.choice, answer.model, answer.id)
+        async with aclosing(beating(partial(carrier, chunk), "the score is being made")) as beats:
+            async for piece in beats:
+                yield piece
+
+    async def is_finished_by(chunk: dict[str, Any], size: int) -> bool:
+        """Add a chunk to the answer. An error, or too long an answer, has no score."""
+        nonlocal num_bytes, is_settled
+        read = api.read(chunk)
+        is_finished = answer.take(read)
+        num_bytes += size if choices_of(read) else 0
+        if (error := error_in(read)) or num_bytes > upstream.MAX_WHOLE_BYTES:
+            is_settled = True
+            await running.discard(NO_END if error else TOO_LONG)
+        # Samples start now: earlier they would delay the caller's first token. The prompt is cached too.
+        elif answer.has_text and not is_finished:
+            running.start()
+        return is_finished and not is_settled
+
     async for event in _with_end(reply):
         chunk = event.chunk() if hides_logprobs or not is_settled else None
         if ending is not None and (event.data or event is END):
             if chunk is not None and _adds_words(chunk):
                 yield api.event(quiet(ending))
             else:
-                is_settled = True
-                permit.release()
-                running.judge(answer.choice, answer.model, answer.id)
-                async with aclosing(beating(partial(carrier, ending), "the score is being made")) as beats:
-                    async for piece in beats:
+                async with aclosing(ended(ending)) as last:
+                    async for piece in last:
                         yield piece
             ending = None
         if event is END:
             continue
-        if chunk is not None and not is_settled:
-            read = api.read(chunk)
-            is_finished = answer.take(read)
-            num_bytes += len(event.raw)
-            if (error := error_in(read)) or num_bytes > upstream.MAX_WHOLE_BYTES:
-                is_settled = True
-                await running.discard(NO_END if error else TOO_LONG)
-            elif is_finished:
-                now, ending = divided(chunk)
-                if now is not None:
-                    yield api.event(quiet(now))
+        if chunk is not None and not is_settled and await is_finished_by(chunk, len(event.raw)):
+            if api.ends_at_once:
+                async with aclosing(ended(chunk)) as last:
+                    async for piece in last:
+                        yield piece
                 continue
-            # Samples start now: earlier they would delay the caller's first token. The prompt is cached too.
-            elif answer.has_text:
-                running.start()
+            now, ending = divided(chunk)
+            if now is not None:
+                yield api.event(quiet(now))
+            continue
         is_over = is_over or event.is_last
         sent = None if chunk is None else quiet(chunk)
         yield event.raw if sent is None or sent is chunk else api.event(sent)

@@ -35,7 +35,7 @@ MAX_STATUS = 599
 SILENCE_S = 600.0
 MAX_WHOLE_BYTES = 8 << 20  # of an answer that is read whole
 _ENDED = re.compile(
-    rb'\[DONE\]|"finish_reason"\s*:\s*"(?!"|null")|"type"\s*:\s*"response\.(?:completed|incomplete|failed)"'
+    rb'(?:^|[\r\n])data:\s*\[DONE\]|"finish_reason"\s*:\s*"(?!"|null")|"type"\s*:\s*"response\.(?:completed|incomplete|failed)"'
 )
 MAX_END_BYTES = 64  # of a match
 _ASKS_FOR_STREAM = re.compile(rb'"stream"\s*:\s*true')

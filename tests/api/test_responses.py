@@ -131,6 +131,7 @@ UNSCORED: list[tuple[dict[str, Any], str]] = [
     (response(REASONING), "no_text"),
     (response(status="failed", error={"code": "server_error", "message": "out of memory"}), "given_up"),
     ({"id": "resp_1"}, "no_answer"),
+    (response({"type": []}), "tool_call"),
 ]
 
 
@@ -151,6 +152,7 @@ async def test_answer_without_text_has_the_reason_for_no_score(own: dict[str, An
         ({"prompt": {"id": "pmpt_0"}}, "stored_conversation"),
         ({"previous_response": {"id": "resp_0"}}, "stored_conversation"),
         ({"input": [{"type": "item_reference", "id": "msg_0"}]}, "stored_conversation"),
+        ({"input": [{"id": "msg_0"}]}, "stored_conversation"),
         ({"background": True}, "background"),
         ({"tools": [{"type": "web_search"}]}, "not_convertible"),
         ({"tool_choice": {"type": "mcp", "server_label": "s"}}, "not_convertible"),
@@ -292,6 +294,25 @@ CONVERTED: list[tuple[dict[str, Any], dict[str, Any]]] = [
         },
     ),
     ({"max_output_tokens": 3000}, {"max_tokens": 3000}),
+    (
+        {
+            "input": [
+                {"role": "user", "content": "a"},
+                call_of("f"),
+                message("b"),
+                {"type": "function_call_output", "call_id": "cf", "output": "1"},
+            ]
+        },
+        {
+            "messages": [
+                {"role": "user", "content": "a"},
+                called("b", "f"),
+                {"role": "tool", "tool_call_id": "cf", "content": "1"},
+            ]
+        },
+    ),
+    # Members of chats, which some servers read.
+    ({"response_format": {"type": "json_object"}}, {"response_format": {"type": "json_object"}}),
     ({"reasoning": {"effort": "low", "summary": "auto"}}, {"reasoning_effort": "low"}),
     (
         {"text": {"verbosity": "low"}, "chat_template_kwargs": {"a": 1}},
@@ -336,7 +357,18 @@ def test_any_call_is_converted_or_unscorable(body: dict[str, Any]) -> None:
 
 
 EVENT_TYPES = [event["type"] for event in events(REASONING, message("a"), refusing(), CALL)]
-MEMBERS = ["output", "content", "text", "delta", "logprobs", "item", "part", "response", "incomplete_details"]
+MEMBERS = [
+    "output",
+    "type",
+    "content",
+    "text",
+    "delta",
+    "logprobs",
+    "item",
+    "part",
+    "response",
+    "incomplete_details",
+]
 payloads = st.recursive(
     st.none() | st.integers() | st.text(max_size=3) | st.sampled_from([message("a"), CALL, refusing()]),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(MEMBERS), inner),
@@ -431,12 +463,13 @@ async def test_words_do_not_wait_for_the_score() -> None:
     [
         {"type": "error", "code": "server_error", "message": "out of memory"},
         {"type": "response.failed", "response": response(status="failed", error={"message": "x"})},
+        {"error": {"code": 500, "message": "out of memory"}},
         None,
     ],
-    ids=["error", "failed", "no end"],
+    ids=["error", "failed", "error without a type", "no end"],
 )
 async def test_stream_without_an_answer_is_forwarded_and_not_scored(last: dict[str, Any] | None) -> None:
-    sent = [*map(wire, OPENAI[:-1]), *([wire(last)] if last else [])]
+    sent = [*map(wire, OPENAI[:-1]), *([wire(last, typed="type" in last)] if last else [])]
     async with before(pieces(*sent)) as made:
         answer = await ask(made, stream=True)
         kept = await made.scored(answer.headers["x-score-id"], "not_scored")
@@ -449,6 +482,7 @@ async def test_stream_ended_by_its_connection_is_complete_after_its_last_event(
     is_whole: bool, mode: str
 ) -> None:
     ends = events(message("Paris"), instructions="x" * 10_000)
+    ends[0]["response"]["instructions"] = "End with [DONE]."
 
     async def dies(exchange: Exchange) -> None:
         await exchange.start_stream()  # neither a length nor chunks
@@ -458,6 +492,35 @@ async def test_stream_ended_by_its_connection_is_complete_after_its_last_event(
     async with before(dies) as made:
         answer = await ask(made, mode, stream=True)
     assert ("error" in events_of(answer.content)[-1]) is not is_whole
+
+
+async def test_last_event_does_not_wait_for_the_end_of_the_connection() -> None:
+    scored = asyncio.Event()
+
+    async def until_scored(exchange: Exchange) -> None:
+        await exchange.start_stream()
+        exchange.writer.write(b"".join(map(wire, OPENAI)))
+        await scored.wait()
+        exchange.writer.close()
+
+    for settings in ({}, POLICY):
+        scored.clear()
+        async with before(until_scored, active=plain(), **settings) as made, asyncio.timeout(60):
+            body = QUESTION | {"stream": True}
+            async with made.http.stream("POST", "/v1/responses", json=body) as answer:
+                async for piece in answer.aiter_raw():
+                    if b'"uncertainty"' in piece:
+                        scored.set()
+
+
+@pytest.mark.parametrize(
+    "kept", [("created", "completed"), ("created", "output_text.done", "completed")], ids=str
+)
+async def test_text_of_the_last_event_is_judged_if_no_event_had_a_piece_of_it(kept: tuple[str, ...]) -> None:
+    sent = [event for event in OPENAI if event["type"].removeprefix("response.") in kept]
+    async with before(pieces(*map(wire, sent))) as made:
+        [score] = scores(await ask(made, stream=True), stream=True)
+    assert score["candidate"]["mode"] == 0
 
 
 @pytest.mark.parametrize(
