@@ -564,6 +564,90 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/responses": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Responses
+         * @description Return the LLM server's response, with its uncertainty.
+         */
+        post: operations["responses_v1_responses_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/responses/{response_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Stored Response
+         * @description Return, delete or cancel a response that the LLM server has stored, or list its input.
+         */
+        get: operations["stored_response_v1_responses__response_id__get"];
+        put?: never;
+        post?: never;
+        /**
+         * Stored Response
+         * @description Return, delete or cancel a response that the LLM server has stored, or list its input.
+         */
+        delete: operations["stored_response_v1_responses__response_id__delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/responses/{response_id}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Stored Response
+         * @description Return, delete or cancel a response that the LLM server has stored, or list its input.
+         */
+        post: operations["stored_response_v1_responses__response_id__cancel_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/responses/{response_id}/input_items": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Stored Response
+         * @description Return, delete or cancel a response that the LLM server has stored, or list its input.
+         */
+        get: operations["stored_response_v1_responses__response_id__input_items_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/verify": {
         parameters: {
             query?: never;
@@ -4631,7 +4715,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The LLM server's response, with the field `uncertainty`: `{id, status}` and the fields of a score, or a `warning` {code, message} that gives the reason for a missing score. In streams, the field is in the chunk that finishes the answer, at the top level and in `delta`. The header `X-Score-ID` is the score's id for GET /scores/{id}. */
+            /** @description The LLM server's response, with the field `uncertainty`: `{id, status}` and the fields of a score, or a `warning` {code, message} that gives the reason for a missing score. In streams, the field is in the chunk that finishes the answer, at the top level and in `delta`, or in the `response` of `response.completed` or `response.incomplete`. The header `X-Score-ID` is the score's id for GET /scores/{id}. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4670,7 +4754,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The LLM server's response, with the field `uncertainty`: `{id, status}` and the fields of a score, or a `warning` {code, message} that gives the reason for a missing score. In streams, the field is in the chunk that finishes the answer, at the top level and in `delta`. The header `X-Score-ID` is the score's id for GET /scores/{id}. */
+            /** @description The LLM server's response, with the field `uncertainty`: `{id, status}` and the fields of a score, or a `warning` {code, message} that gives the reason for a missing score. In streams, the field is in the chunk that finishes the answer, at the top level and in `delta`, or in the `response` of `response.completed` or `response.incomplete`. The header `X-Score-ID` is the score's id for GET /scores/{id}. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4704,6 +4788,189 @@ export interface operations {
         requestBody?: never;
         responses: {
             /** @description The LLM server's list of models. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            /** @description Error of the LLM server or of the service: `{error: {message, type, param, code}}`. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+        };
+    };
+    responses_v1_responses_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    [key: string]: unknown;
+                };
+            };
+        };
+        responses: {
+            /** @description The LLM server's response, with the field `uncertainty`: `{id, status}` and the fields of a score, or a `warning` {code, message} that gives the reason for a missing score. In streams, the field is in the chunk that finishes the answer, at the top level and in `delta`, or in the `response` of `response.completed` or `response.incomplete`. The header `X-Score-ID` is the score's id for GET /scores/{id}. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            /** @description Error of the LLM server or of the service: `{error: {message, type, param, code}}`. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+        };
+    };
+    stored_response_v1_responses__response_id__get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of a response of the LLM server. */
+                response_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The LLM server's own answer, without a score. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            /** @description Error of the LLM server or of the service: `{error: {message, type, param, code}}`. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+        };
+    };
+    stored_response_v1_responses__response_id__delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of a response of the LLM server. */
+                response_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The LLM server's own answer, without a score. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            /** @description Error of the LLM server or of the service: `{error: {message, type, param, code}}`. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+        };
+    };
+    stored_response_v1_responses__response_id__cancel_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of a response of the LLM server. */
+                response_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The LLM server's own answer, without a score. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            /** @description Error of the LLM server or of the service: `{error: {message, type, param, code}}`. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+        };
+    };
+    stored_response_v1_responses__response_id__input_items_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of a response of the LLM server. */
+                response_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The LLM server's own answer, without a score. */
             200: {
                 headers: {
                     [name: string]: unknown;
