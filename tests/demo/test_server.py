@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,7 +14,7 @@ from demo.server import LLMServer
 from service.errors import LLMError, ModelNotFound
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import GenerationRequest, Message, Priority, PromptShape, Sampling
-from tests.demo.toy import ToyNetwork, toy_model
+from tests.demo.toy import NEVER, ToyNetwork, toy_model
 from tests.support.live import served
 
 CHAT, TEXT, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
@@ -174,6 +175,21 @@ async def test_the_queue_is_bounded_and_a_caller_who_leaves_frees_the_model(stre
         network.gate.set()
         assert (await later).status_code == 200
     assert len(network.batches) <= 1 + 2 * 64  # nothing was drawn for the call that waited
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_server_that_stops_draws_no_further(stream: bool) -> None:
+    network = ToyNetwork({0: [0.0, NEVER, NEVER, NEVER]})  # only the limit ends an answer
+    network.gate.clear()
+    app, longest = LLMServer(toy_model(network), max_open=2).app(), 2000
+    async with served(app, timeout_graceful_shutdown=0) as port:
+        http = httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60)
+        body = {"max_tokens": longest, "stream": stream}
+        calls = [asyncio.create_task(accepted(http, **body)) for _ in range(2)]
+        await until(lambda: refused(http))
+        threading.Timer(1.0, network.gate.set).start()  # while the server stops
+    await asyncio.gather(*calls, http.aclose(), return_exceptions=True)
+    assert len(network.batches) < longest
 
 
 async def refused(http: httpx.AsyncClient) -> bool:
