@@ -261,6 +261,6 @@ class Model:
 
 def _num_held(text: str, stops: Sequence[str]) -> int:
     """Return the length of the end of a text that later tokens may change or cut off."""
-    unfinished = len(text) - len(text.rstrip("\ufffd"))  # a character of several tokens
-    begun = (n for stop in stops for n in range(1, len(stop)) if text.endswith(stop[:n]))
-    return max(unfinished, max(begun, default=0))
+    finished = text.rstrip("\ufffd")  # without a character of several tokens
+    begun = (n for stop in stops for n in range(1, len(stop)) if finished.endswith(stop[:n]))
+    return len(text) - len(finished) + max(begun, default=0)
