@@ -14,7 +14,7 @@ from demo.server import LLMServer
 from service.errors import LLMError, ModelNotFound
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import GenerationRequest, Message, Priority, PromptShape, Sampling
-from tests.demo.toy import NEVER, ToyNetwork, toy_model
+from tests.demo.toy import NEVER, Letters, ToyNetwork, toy_model
 from tests.support.live import served
 
 CHAT, TEXT, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
@@ -79,6 +79,17 @@ async def test_a_stream_has_the_texts_and_log_probabilities_of_the_whole_answer(
             for name in ("tokens", "token_logprobs", "top_logprobs"):
                 streamed = [value for piece in pieces for value in piece["logprobs"][name]]
                 assert streamed == choice["logprobs"][name]
+
+
+async def test_alternatives_may_have_equal_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Letters, "decode", lambda *_, **__: "\ufffd")  # halves of characters
+    turns, drawn = [{"role": "user", "content": "b"}], {"temperature": 0, "max_tokens": 1}
+    chat = await answered(CHAT, messages=turns, logprobs=True, top_logprobs=2, **drawn)
+    [token] = chat["choices"][0]["logprobs"]["content"]
+    likeliest, other = (alternative["logprob"] for alternative in token["top_logprobs"])
+    assert token["logprob"] == likeliest > other
+    completion = await answered(TEXT, prompt="b", logprobs=2, **drawn)
+    assert completion["choices"][0]["logprobs"]["top_logprobs"] == [{"\ufffd": likeliest}]
 
 
 async def test_limits_cut_an_answer() -> None:
