@@ -75,6 +75,10 @@ def quiet_transformers() -> None:
     transformers_logging.set_verbosity_error()
 
 
+# Texts and log-probabilities, the likeliest first. Tokens of half a character have equal texts.
+Alternatives = Sequence[tuple[str, float]]
+
+
 @dataclass(frozen=True, slots=True)
 class Token:
     """One token of an answer.
@@ -88,7 +92,7 @@ class Token:
     index: int
     token: str
     logprob: float
-    alternatives: Mapping[str, float]
+    alternatives: Alternatives
     piece: str
     finish_reason: Literal["stop", "length"] | None
 
@@ -201,7 +205,7 @@ class Model:
 
     def _logprobs(
         self, logits: Any, ids: Sequence[int], num_alternatives: int
-    ) -> list[tuple[float, dict[str, float]]]:
+    ) -> list[tuple[float, Alternatives]]:
         """Return for each row the log-probability of its token, and the likeliest tokens with theirs."""
         # Logit minus log normalizer. log_softmax would allocate a whole vocabulary per row.
         normalizer = logits.logsumexp(dim=-1, keepdim=True)
@@ -209,7 +213,7 @@ class Model:
         values, tokens = logits.topk(num_alternatives, dim=-1)
         likeliest = zip(tokens.tolist(), (values - normalizer).tolist(), strict=True)
         return [
-            (logprob, {self._text(token): value for token, value in zip(*row, strict=True)})
+            (logprob, [(self._text(token), value) for token, value in zip(*row, strict=True)])
             for logprob, row in zip(chosen, likeliest, strict=True)
         ]
 
@@ -237,7 +241,7 @@ class Model:
         answer: _Answer,
         token: int,
         logprob: float,
-        alternatives: Mapping[str, float],
+        alternatives: Alternatives,
         sampling: Sampling,
     ) -> Token:
         answer.tokens.append(token)
@@ -261,6 +265,6 @@ class Model:
 
 def _num_held(text: str, stops: Sequence[str]) -> int:
     """Return the length of the end of a text that later tokens may change or cut off."""
-    unfinished = len(text) - len(text.rstrip("\ufffd"))  # a character of several tokens
-    begun = (n for stop in stops for n in range(1, len(stop)) if text.endswith(stop[:n]))
-    return max(unfinished, max(begun, default=0))
+    finished = text.rstrip("\ufffd")  # without a character of several tokens
+    begun = (n for stop in stops for n in range(1, len(stop)) if finished.endswith(stop[:n]))
+    return len(text) - len(finished) + max(begun, default=0)

@@ -23,7 +23,7 @@ def token_fields(token: Token) -> dict[str, Any]:
     """Return a token in the format of chats and responses, with its log-probabilities."""
     return {
         **_token_and_bytes(token.token, token.logprob),
-        "top_logprobs": [_token_and_bytes(text, value) for text, value in token.alternatives.items()],
+        "top_logprobs": [_token_and_bytes(text, value) for text, value in token.alternatives],
     }
 
 
@@ -97,7 +97,8 @@ class Completion:
         return {
             "tokens": [token.token for token in tokens],
             "token_logprobs": [token.logprob for token in tokens],
-            "top_logprobs": [dict(token.alternatives) for token in tokens],
+            # Reversed, so that the likeliest of equal texts stays.
+            "top_logprobs": [dict(reversed(token.alternatives)) for token in tokens],
             "text_offset": [],
         }
 

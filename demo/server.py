@@ -137,7 +137,8 @@ class LLMServer:
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
         yield
-        self._worker.shutdown()
+        # In a thread, so that the event loop can end the cancelled calls meanwhile.
+        await asyncio.to_thread(self._worker.shutdown)
 
 
 async def _refused(_: Request, error: Exception) -> Response:

@@ -12,6 +12,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -102,9 +103,10 @@ class BackgroundProcess:
             return False
         was = self._runs(pid)
         if was:
-            os.kill(pid, signal.SIGTERM)
-            if not wait_until(lambda: not self._runs(pid), STOP_TIMEOUT_S):
-                os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it may end by itself meanwhile
+                os.kill(pid, signal.SIGTERM)
+                if not wait_until(lambda: not self._runs(pid), STOP_TIMEOUT_S):
+                    os.kill(pid, signal.SIGKILL)
         self._pid_file.unlink(missing_ok=True)
         return was
 
@@ -150,7 +152,8 @@ class Demo:
             raise DemoError(f"{taken}: EIGENCAL_PORT=8123 make run")
         # Both at once, because each loads a model.
         if with_llm:
-            port = str(_free_port() if _is_taken("127.0.0.1", LLM_PORT) else LLM_PORT)
+            is_taken = self._port == LLM_PORT or _is_taken("127.0.0.1", LLM_PORT)
+            port = str(_free_port() if is_taken else LLM_PORT)
             self.llm.start("--port", port, "--data-dir", str(self._data_dir))
             self.service.start(EIGENCAL_LLM_URL=f"http://127.0.0.1:{port}/v1")
         else:

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -317,7 +318,7 @@ class _Run:
         }
         questions = sum(len(rows) for rows in files.values())
         by_facts, by_llm = (scores(pairs["dev"][k], pairs["test"][k]) for k in (0, 1))
-        cost, plan = Cost(kept.calls, kept.tokens, questions), self._plan
+        cost, plan = kept.cost(questions), self._plan
         return compare_kernels(by_facts, by_llm, kept.model, cost, plan.seed, plan.resamples)
 
     async def _compared(
@@ -411,18 +412,18 @@ def answer_key(split: str, row: DevRow, request: GenerationRequest, drawn_with: 
 class ReplyFile:
     """Replies of the comparing LLM, one line per row, written to disk before the next row is compared.
 
-    replies: by key. model: the comparing model, "" before its first reply. calls, tokens: of the model's
-    replies. If a crash cuts a line, only its row is asked for again.
+    replies: by key. model: the comparing model, "" before its first reply. If a crash cuts a line, only its
+    row is asked for again.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.replies: dict[str, Reply] = {}
-        self.model, self.calls, self.tokens = "", 0, 0
-        self._stored = list[dict[str, Any]]()
+        self.model = ""
+        self._tokens: dict[str, float] = {}  # by key: the mean of the line
+        self._used = set[str]()
         for line in _complete_lines(path):
-            self._stored.append(line)
-            self.replies |= {key: (yes, line["model"]) for key, yes in line["replies"].items()}
+            self._keep(line)
 
     def add(self, comparison: Comparison) -> None:
         """Count a comparison, and store its new replies. Raises Conflict if another model has compared."""
@@ -430,18 +431,24 @@ class ReplyFile:
             return
         if self.model not in ("", comparison.model):
             raise Conflict(f"Two models compared answers: {self.model!r} and {comparison.model!r}.")
-        if not self.model:
-            self.model = comparison.model
-            own = [line for line in self._stored if line["model"] == self.model]
-            self.calls = sum(len(line["replies"]) for line in own)
-            self.tokens = sum(line["tokens"] for line in own)
+        self.model = comparison.model
+        self._used |= comparison.replies.keys()
+        # The first row is asked for again, since the model is not known before.
         new = {key: yes for key, (yes, _) in comparison.replies.items() if key not in self.replies}
-        tokens = comparison.usage.prompt_tokens + comparison.usage.completion_tokens
-        if not new:  # the first row is asked for again, since the model is not known before
-            return
-        self.calls, self.tokens = self.calls + len(new), self.tokens + tokens
-        self.replies |= {key: comparison.replies[key] for key in new}
-        _append(self._path, {"model": self.model, "tokens": tokens, "replies": new})
+        if new:
+            tokens = comparison.usage.prompt_tokens + comparison.usage.completion_tokens
+            line = {"model": self.model, "tokens": tokens, "replies": new}
+            _append(self._path, line)
+            self._keep(line)
+
+    def cost(self, questions: int) -> Cost:
+        """Return the cost of the rows that this run compares. It includes replies of earlier runs."""
+        return Cost(len(self._used), math.fsum(self._tokens[key] for key in self._used), questions)
+
+    def _keep(self, line: dict[str, Any]) -> None:
+        for key, yes in line["replies"].items():
+            self.replies[key] = yes, line["model"]
+            self._tokens[key] = line["tokens"] / len(line["replies"])
 
 
 class AnswerFile:

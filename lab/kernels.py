@@ -30,7 +30,7 @@ class Cost:
     """The cost of comparisons. calls: Yes and No replies. tokens: of prompts and replies."""
 
     calls: int
-    tokens: int
+    tokens: float
     questions: int
 
 

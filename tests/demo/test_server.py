@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,7 +14,7 @@ from demo.server import LLMServer
 from service.errors import LLMError, ModelNotFound
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import GenerationRequest, Message, Priority, PromptShape, Sampling
-from tests.demo.toy import ToyNetwork, toy_model
+from tests.demo.toy import NEVER, Letters, ToyNetwork, toy_model
 from tests.support.live import served
 
 CHAT, TEXT, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
@@ -78,6 +79,17 @@ async def test_a_stream_has_the_texts_and_log_probabilities_of_the_whole_answer(
             for name in ("tokens", "token_logprobs", "top_logprobs"):
                 streamed = [value for piece in pieces for value in piece["logprobs"][name]]
                 assert streamed == choice["logprobs"][name]
+
+
+async def test_alternatives_may_have_equal_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Letters, "decode", lambda *_, **__: "\ufffd")  # halves of characters
+    turns, drawn = [{"role": "user", "content": "b"}], {"temperature": 0, "max_tokens": 1}
+    chat = await answered(CHAT, messages=turns, logprobs=True, top_logprobs=2, **drawn)
+    [token] = chat["choices"][0]["logprobs"]["content"]
+    likeliest, other = (alternative["logprob"] for alternative in token["top_logprobs"])
+    assert token["logprob"] == likeliest > other
+    completion = await answered(TEXT, prompt="b", logprobs=2, **drawn)
+    assert completion["choices"][0]["logprobs"]["top_logprobs"] == [{"\ufffd": likeliest}]
 
 
 async def test_limits_cut_an_answer() -> None:
@@ -174,6 +186,21 @@ async def test_the_queue_is_bounded_and_a_caller_who_leaves_frees_the_model(stre
         network.gate.set()
         assert (await later).status_code == 200
     assert len(network.batches) <= 1 + 2 * 64  # nothing was drawn for the call that waited
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_server_that_stops_draws_no_further(stream: bool) -> None:
+    network = ToyNetwork({0: [0.0, NEVER, NEVER, NEVER]})  # only the limit ends an answer
+    network.gate.clear()
+    app, longest = LLMServer(toy_model(network), max_open=2).app(), 2000
+    async with served(app, timeout_graceful_shutdown=0) as port:
+        http = httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60)
+        body = {"max_tokens": longest, "stream": stream}
+        calls = [asyncio.create_task(accepted(http, **body)) for _ in range(2)]
+        await until(lambda: refused(http))
+        threading.Timer(1.0, network.gate.set).start()  # while the server stops
+    await asyncio.gather(*calls, http.aclose(), return_exceptions=True)
+    assert len(network.batches) < longest
 
 
 async def refused(http: httpx.AsyncClient) -> bool:

@@ -14,6 +14,7 @@ import httpx2 as httpx
 import pytest
 
 from benchmarks.processes import free_port
+from demo import tour
 from demo.data import FEW_SHOT, PLACES, QUESTIONS, RECORDED, recorded_answers_fit
 from demo.tour import (
     PROMPTS,
@@ -230,6 +231,28 @@ def test_a_failed_start_stops_both_and_shows_the_log(tmp_path: Path) -> None:
     with pytest.raises(DemoError, match=r"`service` did not start(.|\n)*No module named no_such"):
         demo.start(with_llm=False)
     assert demo.llm.has_ended
+    assert list(tmp_path.glob("*.pid")) == []
+
+
+def test_the_llm_server_leaves_the_port_of_the_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    monkeypatch.setattr(tour, "LLM_PORT", port)
+    demo = Demo(tmp_path, "127.0.0.1", port)
+    demo.llm, demo.service = sleeper(tmp_path, "llm"), sleeper(tmp_path, "service")
+    with pytest.raises(DemoError, match=rf"unrecognized arguments: --port (?!{port} )\d+"):
+        demo.start(with_llm=True)
+
+
+def test_a_service_that_ends_by_itself_meanwhile_does_not_keep_the_llm_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("service", "llm"):
+        (tmp_path / f"{name}.pid").write_text(str(2**22 + 1))  # larger than every process id
+    demo = Demo(tmp_path, "127.0.0.1", 1)
+    monkeypatch.setattr(demo.service, "_runs", lambda _: True)
+    assert demo.stop() is True
     assert list(tmp_path.glob("*.pid")) == []
 
 

@@ -78,6 +78,16 @@ def test_second_run_asks_no_stored_question(finished, tmp_path):
     assert len(llm.compared) <= 2 * first  # of the first row, before the model is known
 
 
+def test_costs_are_of_the_rows_of_the_run(tmp_path):
+    whole = replace(plan(tmp_path), num_samples=6)
+    limited = replace(whole, limit=24)
+    alone = evaluate(replace(limited, out=tmp_path / "alone"), parts(ComparingLLM(city)))["compared"]
+    evaluate(whole, parts(ComparingLLM(city)))
+    later = evaluate(limited, parts(ComparingLLM(city)))["compared"]
+    for name in ("calls_per_question", "tokens_per_question"):
+        assert later[name] == pytest.approx(alone[name])
+
+
 def test_answers_that_no_llm_compares_are_an_error(tmp_path):
     with pytest.raises(LLMError, match="compared no answers"):
         evaluate(plan(tmp_path), parts(ComparingLLM(lambda _first, _second: None)))
