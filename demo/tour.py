@@ -112,9 +112,9 @@ class BackgroundProcess:
 
     def _runs(self, pid: int) -> bool:
         """Return True if this process runs. The id may belong to another program after a restart."""
+        if self._process is not None:
+            return not self.has_ended
         if pid <= 0:  # would signal a process group
-            return False
-        if self.has_ended:
             return False
         try:
             os.kill(pid, 0)
