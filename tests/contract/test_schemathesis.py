@@ -60,8 +60,9 @@ config = schemathesis.Config.from_dict(
 
 
 async def answer(exchange: Exchange) -> None:
-    """Answer a call of the drop-in as an LLM server: 200 for every object."""
-    is_object = parse_object(exchange.data) is not None
+    """Answer a call of the drop-in as an LLM server: 200 for every object, and for stored responses."""
+    is_stored = exchange.path.startswith("/v1/responses/")
+    is_object = is_stored or parse_object(exchange.data) is not None
     await exchange.send(200 if is_object else 400, ANSWER if is_object else REFUSAL)
 
 

@@ -21,6 +21,11 @@ NOT_CALLED = {
     ("GET", "/health"),
     ("GET", "/jobs/{job_id}/events"),
     ("POST", "/v1/completions"),
+    ("POST", "/v1/responses"),
+    ("GET", "/v1/responses/{response_id}"),
+    ("DELETE", "/v1/responses/{response_id}"),
+    ("POST", "/v1/responses/{response_id}/cancel"),
+    ("GET", "/v1/responses/{response_id}/input_items"),
 }
 OPERATIONS = {(method.upper(), path) for path, item in CONTRACT["paths"].items() for method in item}
 SAID = ["Paris", "Lyon", "Paris", "Nice"]
