@@ -8,6 +8,11 @@ const contract = JSON.parse(await readFile(new URL("../../openapi.json", import.
 const NO_METHOD = {
   "GET /": "a list of links for people; the client knows the routes",
   "GET /health": "GET /healthz under the name that gateways look for",
+  "POST /v1/responses": "OpenAI's client calls it",
+  "GET /v1/responses/{response_id}": "OpenAI's client calls it",
+  "DELETE /v1/responses/{response_id}": "OpenAI's client calls it",
+  "POST /v1/responses/{response_id}/cancel": "OpenAI's client calls it",
+  "GET /v1/responses/{response_id}/input_items": "OpenAI's client calls it",
 };
 const CALLS = {
   score: ["a prompt"],
