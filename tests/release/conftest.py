@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from benchmarks.processes import free_port, running
+from benchmarks.processes import free_port, running, wait_for
+from demo.tour import LLM_DEFAULTS
 from tests.release.installed import SERVICE, Installed, installed
 from tests.support.services import address
 
@@ -19,13 +20,25 @@ def service_alone(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 
 
 @pytest.fixture(scope="session")
-def served(service_alone: Installed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def llm(service_alone: Installed) -> Iterator[str]:
+    """The base URL of the demonstration's LLM server."""
+    port = free_port()
+    command = [str(service_alone.bin / "python"), "-m", "demo", "serve", "--port", str(port)]
+    with running(
+        command, env=service_alone.environment, folder=service_alone.folder, inherit=False
+    ) as process:
+        wait_for(f"http://127.0.0.1:{port}/health", process, 300)
+        yield f"http://127.0.0.1:{port}/v1"
+
+
+@pytest.fixture(scope="session")
+def served(service_alone: Installed, llm: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the service, which its own command has started."""
     folder = tmp_path_factory.mktemp("served")
     # The demonstration starts another service with the database in the data folder.
-    settings = {
+    settings = LLM_DEFAULTS | {
         "EIGENCAL_PORT": "0",
-        "EIGENCAL_LLM_BACKEND": "embedded",
+        "EIGENCAL_LLM_URL": llm,
         "EIGENCAL_DATABASE_URL": f"sqlite:///{folder}/scores.db",
     }
     command, log = [str(service_alone.bin / "eigencal-service")], folder / "log"
