@@ -1,5 +1,6 @@
 """Calls of OpenAI's API: what the server reads of them, and what it refuses."""
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -117,9 +118,9 @@ class Call(BaseModel):
         return call
 
     @property
+    @abstractmethod
     def limit(self) -> int | None:
         """Return the limit on the tokens of an answer that the call sets."""
-        raise NotImplementedError
 
     def sampling(self, num_prompt_tokens: int) -> Sampling:
         """Return the sampling parameters. Raises Refusal if prompt and answer exceed the context."""
@@ -153,9 +154,9 @@ class CompletionCall(Call):
         return self.max_completion_tokens or self.max_tokens
 
     @property
+    @abstractmethod
     def num_alternatives(self) -> int | None:
         """Return the number of alternatives to each token; None without log-probabilities."""
-        raise NotImplementedError
 
     def sampling(self, num_prompt_tokens: int) -> Sampling:
         """Return the sampling parameters. Raises Refusal if prompt and answer exceed the context."""

@@ -40,7 +40,7 @@ def converted_model(cache_dir: Path) -> Path:
                 f"The weights {SMOLLM2} are missing: python -m service weights fetch {SMOLLM2}"
             )
         with FileLock(cache_dir / f".{target.name}.lock"):
-            if not target.is_dir():  # another process may have converted it meanwhile
+            if not target.is_dir():  # another process may have converted it
                 log.warning("unpacking %s, once: about 20 s", SMOLLM2)
                 partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=cache_dir))
                 try:

@@ -137,7 +137,7 @@ class LLMServer:
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
         yield
-        # In a thread, so that the event loop can end the cancelled calls meanwhile.
+        # In a thread, because the event loop has to end the cancelled calls first.
         await asyncio.to_thread(self._worker.shutdown)
 
 

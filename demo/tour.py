@@ -103,7 +103,7 @@ class BackgroundProcess:
             return False
         was = self._runs(pid)
         if was:
-            with suppress(ProcessLookupError):  # it may end by itself meanwhile
+            with suppress(ProcessLookupError):  # the process may have ended by itself
                 os.kill(pid, signal.SIGTERM)
                 if not wait_until(lambda: not self._runs(pid), STOP_TIMEOUT_S):
                     os.kill(pid, signal.SIGKILL)
