@@ -4,7 +4,7 @@
 #   make test       install, run the quick tests: units, API, clients, command lines; minutes
 #   make test-slow  faults, weights, golden numbers, the laboratory, end to end, docs
 # The others: check, check-docker, check-kubernetes, check-secrets, bench, bench-rivals, examples, record-devset,
-#   openapi, openapi-models, openapi-types, test-vllm, test-mpnet, test-postgres, test-browser, test-edge, test-observe, test-clients,
+#   openapi, openapi-models, openapi-types, console, test-vllm, test-mpnet, test-postgres, test-browser, test-edge, test-observe, test-clients,
 #   test-docker, environments, soak, docs, test-docs, figures, dist, test-dist, clean.
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
@@ -20,6 +20,7 @@ DOCKER_VENV := .cache/docker-venv
 RELEASE_VENV := .cache/release-venv
 NODE_CLIENTS := tests/clients/node
 TYPESCRIPT := clients/typescript
+CONSOLE := service/console/web
 WEIGHTS := data/weights
 # What needs something installed besides; each has a target of its own.
 HEAVY := vllm or postgres or browser or caddy or prometheus or mpnet or clients or site or dist or docker
@@ -33,7 +34,7 @@ export TOKENIZERS_PARALLELISM := false
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run stop test test-slow environments check check-docker check-kubernetes check-secrets bench bench-rivals examples record-devset \
-  openapi openapi-models openapi-types chromium test-vllm test-mpnet test-postgres test-browser test-edge test-observe test-clients \
+  openapi openapi-models openapi-types console chromium test-vllm test-mpnet test-postgres test-browser test-edge test-observe test-clients \
   test-docker soak docs test-docs figures dist test-dist clean help
 
 help:
@@ -101,7 +102,7 @@ $(VLLM_VENV)/.installed: constraints.txt
 
 # What several targets need besides, installed while others run.
 environments: $(DOCKER_VENV)/.installed $(RELEASE_VENV)/.installed $(VLLM_VENV)/.installed $(CLIENTS_VENV)/.installed \
-  $(LLAMA_INDEX_VENV)/.installed $(NODE_CLIENTS)/node_modules/.installed $(TYPESCRIPT)/node_modules/.installed
+  $(LLAMA_INDEX_VENV)/.installed $(NODE_CLIENTS)/node_modules/.installed $(TYPESCRIPT)/node_modules/.installed $(CONSOLE)/node_modules/.installed
 
 test-vllm: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(VLLM_VENV)/.installed \
   $(CLIENTS_VENV)/.installed $(LLAMA_INDEX_VENV)/.installed $(NODE_CLIENTS)/node_modules/.installed
@@ -121,7 +122,7 @@ chromium:
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } || \
 	  { echo "Chromium is needed: install your system's chromium package"; exit 1; }
 
-test-browser: $(VENV)/.installed-dev chromium
+test-browser: $(VENV)/.installed-dev $(WEIGHTS)/.small $(CONSOLE)/node_modules/.installed chromium
 	$(PY) -m pytest tests/e2e tests/site -m browser -n $(WORKERS) --dist loadscope $(ARGS)
 
 test-edge: $(VENV)/.installed-dev
@@ -166,6 +167,11 @@ openapi-models: $(VENV)/.installed-dev
 # The same, and the TypeScript client's types.
 openapi-types: openapi-models $(TYPESCRIPT)/node_modules/.installed
 	npm run generate --prefix $(TYPESCRIPT)
+
+# The console's files, from their sources. Both are committed, so that nobody needs Node to run the service.
+console: $(CONSOLE)/node_modules/.installed
+	npm run check --prefix $(CONSOLE)
+	npm run build --prefix $(CONSOLE)
 
 test-clients: $(VENV)/.installed-dev $(WEIGHTS)/.small $(CLIENTS_VENV)/.installed \
   $(LLAMA_INDEX_VENV)/.installed $(NODE_CLIENTS)/node_modules/.installed $(TYPESCRIPT)/dist/index.js chromium
@@ -258,4 +264,4 @@ figures: $(VENV)/.installed-dev
 
 clean:
 	rm -rf $(VENV) $(VLLM_VENV) $(CLIENTS_VENV) $(LLAMA_INDEX_VENV) $(RIVALS_VENV) $(NODE_CLIENTS)/node_modules \
-	  $(TYPESCRIPT)/node_modules $(TYPESCRIPT)/dist data site dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	  $(TYPESCRIPT)/node_modules $(TYPESCRIPT)/dist $(CONSOLE)/node_modules data site dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

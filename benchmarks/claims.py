@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.recorded_evidence import DATA, DEV, TEST, Recorded, embedded
 from service.calibration.labels import Judged
 from service.claims.facts import beyond
-from service.claims.matching import MatchedClaim, match_claims
+from service.claims.matching import MatchedClaim, Matcher
 from service.spectral.correctness_model import (
     fit_correctness,
     held_out_predictions,
@@ -139,9 +139,9 @@ class World:
             match
             for answer in answers
             for claim, reference in zip(answer.claims, answer.references, strict=True)
-            for match in match_claims(
+            for match in Matcher(
                 [claim], answer.drawn, table.vectors, question=answer.question, references=[reference]
-            )
+            ).matches()
         ]
 
     def judged(self, texts: list[Overlaps], rows: list[Overlaps], groups: np.ndarray | None = None) -> Judged:

@@ -1,9 +1,10 @@
 """The value of comparisons by the LLM (`EIGENCAL_COMPARE=llm`), by true verdicts.
 
-    python -m benchmarks.compared URL (bare | mixed | sentences) [--rows 240] [--draws 3] [--rivals]
+    python -m benchmarks.compared URL (bare | short | mixed | sentences) [--rows 240] [--draws 3] [--rivals]
 
 URL: a running server of the comparing LLM (Qwen2.5-Coder-1.5B). The answers are its own: `bare`, short
-answers to TriviaQA with verdicts by eye; `mixed`, the same answers in sentences of mixed wording;
+answers to TriviaQA with verdicts by eye; `short`, these and its recorded answers to other questions of
+TriviaQA, with verdicts by the rule; `mixed`, `bare` in sentences of mixed wording;
 `sentences`, its recorded sentences (`benchmarks.record`) with verdicts by the rule. Each row's `answer` is
 judged by the first `--draws` of its `samples`.
 
@@ -33,11 +34,21 @@ from typing import Any
 import numpy as np
 
 from benchmarks.claims import Figure, head
-from benchmarks.recorded_evidence import DATA, QWEN, RECORDED, ROOT, Material, embedded, references_of
+from benchmarks.recorded_evidence import (
+    DATA,
+    QWEN,
+    QWEN_DEV,
+    RECORDED,
+    ROOT,
+    Material,
+    embedded,
+    path_of,
+    references_of,
+)
 from benchmarks.rivals import VENV
 from lab.semantic_entropy import kernel_language_entropy, semantic_entropy
 from service.calibration.labels import Judged
-from service.claims.comparison import MAX_COMPARED, Comparer, Reply
+from service.claims.comparison import MAX_COMPARED, Comparer, Group, Reply
 from service.claims.kernel import compared_texts, kernel_matrix, read_texts, realize_first, with_comparison
 from service.claims.verdicts import correct
 from service.embedding.port import FACTS
@@ -51,7 +62,7 @@ from service.spectral.resampling import ResampleCounts
 from service.spectral.spectrum import Identity
 
 RESAMPLES, SAME = 1000, 0.5
-LABELS, SUBSETS = (10, 30, 60), 30
+LABELS, LEAST_OTHERS, SUBSETS = (10, 30, 60, 300), 40, 30
 SENTENCES = RECORDED / "sentences_qwen1.5b_m20.jsonl"
 FORMS = (
     "The answer is {}.",
@@ -99,6 +110,10 @@ def _row(row: dict[str, Any], right: bool) -> Row:
     return Row(row["prompt"], row["samples"], row["logprob"], row["answer"], right, references_of(row))
 
 
+def short() -> list[Row]:
+    return [*bare(), *recorded_rows(path_of(QWEN_DEV))]
+
+
 def mixed() -> list[Row]:
     def sentence(prompt: str, place: int, answer: str) -> str:
         digest = hashlib.sha256(f"{prompt}/{place}".encode()).digest()[0]
@@ -115,7 +130,11 @@ def mixed() -> list[Row]:
 
 
 def sentences() -> list[Row]:
-    rows = map(json.loads, SENTENCES.read_text("utf-8").splitlines())
+    return recorded_rows(SENTENCES)
+
+
+def recorded_rows(path: Path) -> list[Row]:
+    rows = map(json.loads, path.read_text("utf-8").splitlines())
     return [_row(row, correct(row["answer"], references_of(row))) for row in rows]
 
 
@@ -136,7 +155,9 @@ async def compared(rows: Sequence[Row], num_samples: int, url: str, name: str) -
             dict.fromkeys([*(texts.index(text) for text in (row.answer, *row.references)), *frequent])
         )
         most = MAX_COMPARED + len(row.references)
-        comparison = await comparer.compare(row.prompt, texts, order, most=most, known=replies)
+        comparison = await comparer.compare(
+            row.prompt, texts, [Group(range(len(texts)), order)], most=most, known=replies
+        )
         calls += len(comparison.replies.keys() - replies.keys())
         tokens += comparison.usage.prompt_tokens
         replies |= comparison.replies
@@ -254,12 +275,13 @@ def facts_kernels(rows: Sequence[Row], num_samples: int) -> tuple[list[Floats], 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("url")
-    parser.add_argument("set", choices=("bare", "mixed", "sentences"))
+    parser.add_argument("set", choices=("bare", "short", "mixed", "sentences"))
     parser.add_argument("--rows", type=int, default=240)
     parser.add_argument("--draws", type=int, default=3)
     parser.add_argument("--rivals", action="store_true", help="with LM-Polygraph's own code")
     options = parser.parse_args()
-    rows = {"bare": bare, "mixed": mixed, "sentences": sentences}[options.set]()[: options.rows]
+    sets = {"bare": bare, "short": short, "mixed": mixed, "sentences": sentences}
+    rows = sets[options.set]()[: options.rows]
     m, most = options.draws, min(len(row.samples) for row in rows)
     same = asyncio.run(compared(rows, m, options.url, options.set))
     paper, facts = facts_kernels(rows, m)
@@ -294,7 +316,7 @@ def main() -> None:
         score = name.split(",")[0]
         base = figures[f"{score if f'{score}, served' in figures else 'p(y)'}, served"]
         print(f"| {name} | {figure.told()} | {(base - figure).told('+')} |")
-    numbers = [labels for labels in LABELS if labels <= len(rows) / 2]
+    numbers = [labels for labels in LABELS if labels + LEAST_OTHERS <= len(rows)]
     print(head("kernel", *(f"{labels} rows: ECE, log loss" for labels in numbers)))
     for name, part in judged.items():
         cells = ("{:.3f}, {:.3f}".format(*after_calibration(part, labels)) for labels in numbers)

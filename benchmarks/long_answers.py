@@ -1,13 +1,16 @@
 """Long answers of a real LLM, scored claim by claim: sixty questions with facts that a rule checks.
 
     python -m benchmarks.long_answers [--embedder all-mpnet-base-v2] [--answers 11] [--uqlm]
+        [--compare URL] [--judged 11] [--draws 3 5 10]
 
 The LLM (SmolLM2-135M, or the weights in `--weights FOLDER` by vLLM) answers each question several times
 (temperature .7, 160 tokens). Answers are kept in .cache; `--again` samples new ones. Each sentence with a
 verdict by the rules of `benchmarks.long_questions` is judged by m of the other answers. Intervals are
 bootstraps over questions; differences are paired. The last table of each m has only the questions that no
 choice was based on. Log-probabilities are vLLM's. `--uqlm`: also UQLM's own code (needs
-`make .venv-rivals/.installed`).
+`make .venv-rivals/.installed`). `--compare`: also p(y) with an LLM's comparisons. Its server must run at URL.
+Its replies stay in .cache, so an interrupted run can continue. `--judged`: judge only the first answers to
+each question.
 """
 
 import argparse
@@ -15,7 +18,7 @@ import asyncio
 import json
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -33,12 +36,14 @@ from service.calibration.diagnostics import CrossValidated
 from service.calibration.fitting import fit_all
 from service.calibration.material import DevSet, claim_material, sentences_of
 from service.calibration.rows import ClaimIn, DevRow
+from service.claims.comparison import MAX_COMPARED_OF_CLAIM, Comparer, Reply
 from service.claims.facts import beyond
-from service.claims.matching import match_claims
+from service.claims.matching import MatchedClaim, Matcher
 from service.claims.segments import Segment, claims
+from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import Draw
 from service.report.report import served_figures
-from service.scoring.claims import claim_logprobs, outcomes_of
+from service.scoring.claims import Outcomes, claim_logprobs, outcomes_of
 from service.spectral.reliability import auroc, resampled_aurocs
 from service.spectral.resampling import ResampleCounts, Resamples
 from service.spectral.spectrum import Identity, Spectrum, born_probability, spectrum
@@ -47,6 +52,7 @@ from tests.support.vllm import ENVIRONMENT, serve_command
 TEMPERATURE, MAX_TOKENS, SIZES, RESAMPLES = 0.7, 160, (3, 5, 10), 1000
 Floats = np.ndarray
 Answers = dict[str, Any]  # the answers to a question in the format of the cache
+Compare = Callable[[str, Matcher], list[Floats]]  # P(same) by claim of a question
 
 
 @dataclass(frozen=True)
@@ -92,18 +98,54 @@ def draw(count: int, kept: Path, weights: Path | None, *, again: bool) -> list[D
     return [Drawn(question, **row) for question, row in zip(questions(), rows, strict=True)]
 
 
-class World:
-    """Scores (n,) by name of all claims with a verdict, by m other answers."""
+def comparisons(runner: asyncio.Runner, url: str, kept: Path) -> Compare:
+    """Return a function that has the LLM at `url` compare claims. Its replies are stored in `kept`."""
+    replies: dict[str, Reply] = json.loads(kept.read_text()) if kept.exists() else {}
+    comparer = Comparer(HttpLanguageModel(url))
 
-    def __init__(self, drawn: Sequence[Drawn], vectors: dict[str, Floats], m: int) -> None:
+    def compare(question: str, matcher: Matcher) -> list[Floats]:
+        work = comparer.compare(
+            question, matcher.texts, matcher.groups(), most=MAX_COMPARED_OF_CLAIM, known=replies
+        )
+        comparison = runner.run(work)
+        if comparison.replies.keys() - replies.keys():
+            replies.update(comparison.replies)
+            kept.write_text(json.dumps(replies))
+        return list(comparison.groups)
+
+    return compare
+
+
+def mean_same(match: MatchedClaim, same: Floats) -> float:
+    """Return the mean P(same) of a claim with the answers. An unknown one and a silent answer count as 0."""
+    spoken = match.outcomes.shape[0] - match.support.silent
+    with_claim = np.append(np.nan_to_num(same[:spoken, spoken]), np.zeros(match.support.silent))
+    return float(with_claim[match.index].mean())
+
+
+class World:
+    """Scores (n,) by name of all claims with a verdict, by m other answers.
+
+    num_judged: of each question, the number of answers whose claims are judged.
+    """
+
+    def __init__(
+        self,
+        drawn: Sequence[Drawn],
+        vectors: dict[str, Floats],
+        m: int,
+        num_judged: int,
+        compare: Compare | None,
+    ) -> None:
         self.scores: dict[str, list[float]] = {}
+        self._compare = compare
         self._vectors = vectors
         self._dimension = next(iter(vectors.values())).size
         self.uqlm_input: dict[str, list[list[str]]] = {"claims": [], "drawn": []}  # the input of UQLM
         right, group = list[bool](), list[int]()
         for number, answers_ in enumerate(drawn):
             claims_ = [claims(answer, question=answers_.question.text) for answer in answers_.answers]
-            for i, answer in enumerate(answers_.answers):
+            for i, answer in enumerate(answers_.answers[:num_judged]):
                 verdicts = [(claim, answers_.question.verdict(claim.text)) for claim in claims_[i]]
                 judged = [(claim, verdict) for claim, verdict in verdicts if verdict is not None]
                 if not judged:
@@ -133,23 +175,29 @@ class World:
         self.scores.setdefault(name, []).extend(values)
 
     def _score(self, judged: list[Segment], drawn: Sequence[list[Segment]], question: str) -> None:
-        outcomes = [*outcomes_of(judged, drawn, self._vectors, self._dimension, question=question)]
+        table = [[outcome.text for outcome in answer] for answer in drawn]
+        matcher = Matcher([claim.text for claim in judged], table, self._vectors, question=question)
+        matches = list(matcher.matches())
+        outcomes = [*outcomes_of(matches, self._dimension)]
         served = [
             Identity().serve(outcome.spectrum.eigenvalues, outcome.spectrum.dimension) for outcome in outcomes
         ]
-        self._add(
-            "nearest sentences: p(y)",
-            [
-                born_probability(outcome.spectrum, raw, outcome.cosines).probability
-                for outcome, raw in zip(outcomes, served, strict=True)
-            ],
-        )
+        self._add("nearest sentences: p(y)", self._born_of(outcomes))
         self._add("nearest sentences: lambda_max", [raw.lambda_max for raw in served])
         self._add("entropy", [raw.entropy for raw in served])
         self._add("share that agrees", [outcome.support.agree / len(drawn) for outcome in outcomes])
-        table = [[outcome.text for outcome in answer] for answer in drawn]
-        matches = match_claims([outcome.text for outcome in judged], table, self._vectors, question=question)
-        self._add("mean best cosine", [float(np.maximum(outcome.cosines, 0).mean()) for outcome in matches])
+        self._add("mean best cosine", [float(np.maximum(match.cosines, 0).mean()) for match in matches])
+        if self._compare is not None:
+            same = self._compare(question, matcher)
+            by_llm = [*outcomes_of(matcher.matches(same), self._dimension)]
+            self._add("compared by the LLM: p(y)", self._born_of(by_llm))
+            self._add(
+                "compared by the LLM: lambda_max", [one.born(Identity())[1].lambda_max for one in by_llm]
+            )
+            self._add("mean P(same)", [mean_same(*pair) for pair in zip(matches, same, strict=True)])
+
+    def _born_of(self, outcomes: Sequence[Outcomes]) -> list[float]:
+        return [outcome.born(Identity())[0].probability for outcome in outcomes]
 
     def _born(self, spectrum: Spectrum, cosines: Floats) -> float:
         served = Identity().serve(spectrum.eigenvalues, spectrum.dimension)
@@ -187,11 +235,11 @@ def report(world: World, m: int) -> None:
         print(f"| {name} | {figure.told()} | {(best - figure).told('+')} |")
 
 
-def labelled(drawn: Sequence[Drawn], vectors: dict[str, Floats], m: int) -> DevSet:
+def labelled(drawn: Sequence[Drawn], vectors: dict[str, Floats], m: int, num_judged: int) -> DevSet:
     """Return the judged claims as material of `/calibrate`, grouped by question."""
     rows, group = list[DevRow](), list[int]()
     for number, answers_ in enumerate(drawn):
-        for i, answer in enumerate(answers_.answers):
+        for i, answer in enumerate(answers_.answers[:num_judged]):
             claims_ = claims(answer, question=answers_.question.text)
             tokens = answers_.tokens[i] if answers_.tokens else ()
             spoken = claim_logprobs(answer, claims_, tokens, answers_.question.text)
@@ -237,6 +285,9 @@ def main() -> None:
     parser.add_argument("--weights", type=Path, help="folder of another LLM, for vLLM")
     parser.add_argument("--embedder", default="all-MiniLM-L6-v2")
     parser.add_argument("--answers", type=int, default=max(SIZES) + 1, help="answers to each question")
+    parser.add_argument("--judged", type=int, default=max(SIZES) + 1, help="judged answers to each question")
+    parser.add_argument("--draws", type=int, nargs="+", default=SIZES, help="numbers of answers that judge")
+    parser.add_argument("--compare", metavar="URL", help="a server of an LLM that compares")
     parser.add_argument("--again", action="store_true", help="sample new answers")
     parser.add_argument("--uqlm", action="store_true", help="also UQLM's own code")
     options = parser.parse_args()
@@ -250,14 +301,16 @@ def main() -> None:
         texts += [*claims_, *beyond(claims_, question)]
     vectors = embedded(sorted(set(texts), key=len), options.embedder)
     print(f"{llm}, {len(drawn)} questions; {options.embedder}")
-    for m in SIZES:
-        if m < options.answers:
-            world = World(drawn, vectors, m)
+    with asyncio.Runner() as runner:
+        replies = kept.with_name(f"compared-{kept.name}")
+        compare = comparisons(runner, options.compare, replies) if options.compare else None
+        for m in options.draws:
+            world = World(drawn, vectors, m, options.judged, compare)
             if options.uqlm:
                 world.score_by_uqlm(WEIGHTS / options.embedder)
             report(world, m)
-            report_calibrated(labelled(drawn, vectors, m))
-            report(World(drawn[FIRST:], vectors, m), m)
+            report_calibrated(labelled(drawn, vectors, m, options.judged))
+            report(World(drawn[FIRST:], vectors, m, options.judged, compare), m)
 
 
 if __name__ == "__main__":

@@ -103,7 +103,7 @@ class BackgroundProcess:
             return False
         was = self._runs(pid)
         if was:
-            with suppress(ProcessLookupError):  # the process may have ended by itself
+            with suppress(ProcessLookupError):  # the process has already ended
                 os.kill(pid, signal.SIGTERM)
                 if not wait_until(lambda: not self._runs(pid), STOP_TIMEOUT_S):
                     os.kill(pid, signal.SIGKILL)
@@ -210,6 +210,7 @@ def run(demo: Demo, *, with_llm: bool, key: str, recorded: bool) -> None:
         raise DemoError(f"The service no longer answers ({error}): {demo.service.log_file}") from None
     header = " -H 'Authorization: Bearer KEY'" if key else ""
     body = '{"prompt": "How many legs does a spider have?"}'
+    print(f"Ask, judge and calibrate in your browser: {demo.url}/console/")
     print(f"The service keeps running at {demo.url}; its API: {demo.url}/docs. Try:")
     print(f"  curl -s {demo.url}/score{header} -H 'Content-Type: application/json' -d '{body}'")
     print(f"Its log: {demo.service.log_file}\nStop it: make stop")
@@ -235,7 +236,7 @@ def walk(url: str, rows: Path, key: str = "") -> None:
         print(f"{opening['verdict']} {opening['safe']}")
         print(f"Projection ECE of held-out questions: {before:.3f} {names[rival]}, {after:.3f} by this one.")
         print(f"Promise: {opening['promise']}")
-        print(f"The whole report, for your browser:\n{url}/calibrations/{calibration_id}/report\n")
+        print(f"Its report: {url}/calibrations/{calibration_id}/report\n")
 
 
 def call(http: httpx2.Client, method: str, path: str, **sent: Any) -> dict[str, Any]:

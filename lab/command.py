@@ -38,7 +38,7 @@ from service.calibration.material import (
     usable_rows,
 )
 from service.calibration.rows import DevRow, check_row, draws_from_json, draws_to_json
-from service.claims.comparison import MAX_COMPARED, Compare, Comparer, Comparison, Reply
+from service.claims.comparison import Compare, Comparer, Comparison, Reply
 from service.embedding.port import (
     FACTS,
     LLM,
@@ -50,7 +50,7 @@ from service.embedding.port import (
     texts_to_embed,
 )
 from service.errors import BodyTooLarge, Conflict, EigencalError, InvalidDevData, LLMError
-from service.jobs.calibrator import REFERENCES_COMPARED, REFUSALS, RetryPolicy, order_of, row_request
+from service.jobs.calibrator import REFUSALS, RetryPolicy, group_of, row_request
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import Draw, GenerationRequest, Priority
 from service.llm.weights import sha256_of
@@ -336,8 +336,7 @@ class _Run:
                 comparer.compare,
                 row.question or "",
                 texts,
-                order_of(row),
-                most=MAX_COMPARED + REFERENCES_COMPARED,
+                [group_of(row)],
                 priority=Priority.JOB,
                 known=kept.replies,
             )

@@ -79,8 +79,11 @@ def proxy_for(url: httpx2.URL) -> str | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Return True for localhost and for loopback addresses."""
+    """Return True if a host is a loopback address or `localhost`."""
     try:
-        return ip_address(host).is_loopback
+        address = ip_address(host)
     except ValueError:
-        return host == "localhost"
+        return host.lower() == "localhost"
+    # ::ffff:127.0.0.1, the form of an IPv4 caller on a socket for both families.
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from service import __version__
 from service.admin import calibrations, health, jobs, keys
 from service.admin.services import Services
+from service.admin.uploads import UploadThreads
 from service.api.admission import Admission
 from service.api.auth import Keys
 from service.api.errors import install
@@ -31,6 +32,7 @@ from service.calibration.default import packaged
 from service.calibration.files import UploadLimits
 from service.calibration.store import SqlCalibrations
 from service.claims.comparison import Compare, Comparer, compared_by
+from service.console import routes as console
 from service.embedding.port import Embedder
 from service.errors import EigencalError, EmbedderUnavailable
 from service.gateways import verify
@@ -139,17 +141,8 @@ def build_embedder(settings: Settings) -> Embedder:
     )
 
 
-def build_events() -> OtelEvents | None:
-    """Return the sender of an event per score; None if no standard variable names a collector."""
-    return _sending(OtelEvents, OTEL_VARIABLES)
-
-
-def build_spans() -> OtelSpans | None:
-    """Return the sender of spans; None if no standard variable names a collector."""
-    return _sending(OtelSpans, OTEL_TRACES_VARIABLES)
-
-
-def _sending(make: Callable[[], T], variables: Sequence[str]) -> T | None:
+def build_sender(make: Callable[[], T], variables: Sequence[str]) -> T | None:
+    """Return a sender to a collector; None if no variable names a collector."""
     if not any(os.environ.get(name) for name in variables):
         return None
     try:
@@ -279,7 +272,7 @@ class Replica:
 
     async def start(self) -> None:
         """Migrate the tables, load the active calibrations, resume interrupted jobs."""
-        for component in (self.database, self.calibrations, self.kept, self.jobs):
+        for component in (self.database, self.calibrations, self.jobs):
             self._started.push_async_callback(component.stop)
             await component.start()
 
@@ -457,7 +450,8 @@ def create_app(
         score=settings.score_key.get_secret_value(),
         host=None if settings.allow_open else settings.host,
     )
-    events, spans = events or build_events(), spans or build_spans()
+    events = events or build_sender(OtelEvents, OTEL_VARIABLES)
+    spans = spans or build_sender(OtelSpans, OTEL_TRACES_VARIABLES)
 
     def in_force() -> list[Calibration]:
         keys_now = {fingerprint.key() for fingerprint in own()}
@@ -487,6 +481,7 @@ def create_app(
         },
         llm_failures=llm.failures,
     )
+    uploads = UploadThreads()
     admission = Admission(queue.slots + queue.max_waiting, queue.max_waiting, metrics.registry)
     threads = Threads("scores")
     scorer = Scorer(
@@ -522,7 +517,7 @@ def create_app(
         abstain_fail_open=settings.abstain_fail_open,
     )
     senders = [sender for sender in (events, spans) if sender is not None]
-    parts = [metrics, threads, embedder, llm, chat.upstream, store, api_keys, kept, chat.scorer]
+    parts = [metrics, threads, uploads, embedder, llm, chat.upstream, store, api_keys, kept, chat.scorer]
     app = OpenApiApp(
         title="Eigencal",
         version=__version__,
@@ -539,6 +534,7 @@ def create_app(
         checks={"store": store.database.ready, "embedder": embedder.check, "llm": llm.check},
         metrics=metrics,
         limits=UploadLimits(num_samples=settings.num_samples),
+        threads=uploads,
         computing=threads,
         report_page=render,
         applies_now=applies_now,
@@ -550,6 +546,8 @@ def create_app(
     for routes in (score, openai, verify, jobs, calibrations, keys, health):
         app.include_router(routes.router)
         app.more_models += body_models(routes.router)
+    app.include_router(console.router)
+    app.mount("/console", console.files())
     install(app)
     # The middleware added last sees a request first, so refusals of BodyLimit have ids from RequestContext.
     app.add_middleware(BodyLimit)

@@ -1,7 +1,6 @@
 """Shared by the clients of LLM and embedding servers: connections, retries, health checks."""
 
 import asyncio
-import itertools
 import json
 import random
 import re
@@ -144,7 +143,8 @@ class TransientError(Exception):
 
 async def with_retries(attempt: Callable[[], Awaitable[T]], *, max_retries: int, ends: float) -> T:
     """Return the result of `attempt`, repeated after TransientError until `ends` (on the loop's clock)."""
-    for number in itertools.count():
+    number = 0
+    while True:
         try:
             return await attempt()
         except TransientError as failure:
@@ -156,7 +156,7 @@ async def with_retries(attempt: Callable[[], Awaitable[T]], *, max_retries: int,
             if number == max_retries or wait_s > min(MAX_WAIT_S, left_s):
                 raise failure.error from None
         await asyncio.sleep(wait_s)
-    raise AssertionError("unreachable: the last attempt returns or raises")
+        number += 1
 
 
 class HealthProbe:

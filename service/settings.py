@@ -36,15 +36,13 @@ class Settings(BaseSettings):
         None,
         ge=0,
         le=65535,
-        description="Second port, only for `/healthz`, `/readyz` and `/metrics`. It answers even if callers "
-        "fill the first port; unset: no second port.",
+        description="Second port, only for `/healthz`, `/readyz` and `/metrics`; unset: none.",
     )
     write_timeout_s: float = Field(
         30.0,
         gt=0,
         allow_inf_nan=False,
-        description="Longest wait for a caller to read the next 64 KiB of an answer, in seconds; then the "
-        "connection is cut.",
+        description="Longest wait for a caller to read the next 64 KiB of an answer, in seconds.",
     )
     data_dir: Path = Field(Path("data"), description="Folder for weights and the default database.")
     database_url: str = Field(
@@ -55,18 +53,20 @@ class Settings(BaseSettings):
     )
     score_key: SecretStr = Field(
         SecretStr(""),
-        description="Bearer key of the scoring routes; empty: no key needed, on loopback alone.",
+        description="Bearer key of the scoring routes; empty: no key needed, on loopback only.",
     )
     allow_open: bool = Field(
         False, description="Serve beyond loopback without a score key, behind your own access control."
     )
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level logged.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Lowest level logged."
+    )
 
     llm_url: str = Field(
         "http://127.0.0.1:8001/v1",
-        description="Base URL of the LLM server: a bare host gets /v1, any other path and a query are kept.",
+        description="Base URL of the LLM server. `/v1` is added to a URL without a path.",
     )
-    llm_model: str = Field("", description="Model asked for; empty: the first that the server lists.")
+    llm_model: str = Field("", description="Model to request; empty: the first that the server lists.")
     llm_api: Literal["chat", "completions"] = Field(
         "chat", description="API for prompts. `messages` always go to chat."
     )
@@ -79,38 +79,41 @@ class Settings(BaseSettings):
     llm_slots: int = Field(
         64,
         ge=1,
-        description="Most concurrent requests to the LLM server, chats and draws together. Calibrations use "
-        "at most an eighth (of all replicas together), and one row at a time while scores run. A quarter of "
-        "the number (at least 16) may wait; further requests are refused.",
+        description="Maximum number of concurrent requests to the LLM server, chats and draws together. "
+        "Calibrations of all replicas use at most an eighth, and one row at a time while scores run. A "
+        "quarter of this number (at least 16) may wait; further requests are refused.",
     )
     llm_priority: bool = Field(
         False,
-        description="Send vLLM's `priority` (needs `--scheduling-policy priority`): scores go before "
-        "calibrations, and answers to chats before the draws that score them.",
+        description="Send vLLM's `priority` (needs `--scheduling-policy priority`): answers to chats first, "
+        "then scores, then calibrations.",
     )
 
     system_prompt: str = Field(
-        "", description="System message put before prompts (and messages without one)."
+        "", description="System message before prompts, and before messages without one."
     )
-    few_shot: str = Field("", description="Text put before every prompt.")
+    few_shot: str = Field("", description="Text before every prompt.")
     prompt_template: str = Field(
         "",
-        description="Template around `{prompt}`; empty: `Q: {prompt}\\nA:` after few-shot text, else bare.",
+        description="Template around `{prompt}`; empty: `Q: {prompt}\\nA:` after few-shot text, else the "
+        "prompt alone.",
     )
     answer_regex: str = Field(
-        "", description="Takes the answer out of the output: group 1, or the whole match; empty: all of it."
+        "",
+        description="Regex that extracts the answer from the output: group 1, or the whole match; empty: the "
+        "whole output.",
     )
 
     num_samples: int = Field(20, ge=2, le=256, description="Answers drawn for a score by default.")
     sampling_temperature: float = Field(0.5, ge=0, le=2, description="Sampling temperature of the LLM.")
     top_p: float = Field(1.0, gt=0, le=1, description="Nucleus sampling: probability mass kept.")
-    top_k: int = Field(0, ge=0, description="Most likely tokens kept; 0: all.")
+    top_k: int = Field(0, ge=0, description="Number of most likely tokens kept; 0: all.")
     max_tokens: int | None = Field(
         None,
         ge=1,
         le=32768,
-        description=f"Most tokens of an answer; unset: {CHAT_TOKENS} by the chat API, {SHORT_TOKENS} after "
-        "few-shot text and by completions.",
+        description=f"Maximum number of tokens of an answer; unset: {CHAT_TOKENS} with the chat API, "
+        f"{SHORT_TOKENS} with few-shot text or completions.",
     )
     stop: list[Annotated[str, Field(min_length=1, max_length=256)]] | None = Field(
         None,
@@ -122,58 +125,54 @@ class Settings(BaseSettings):
         None,
         gt=0,
         lt=1,
-        description="Allowed share of wrong answers among those let through: each score then says whether "
-        "to answer or to abstain. Unset: 0.2, only if a calibration can decide.",
+        description="Allowed share of wrong answers among those let through; unset: 0.2, if your calibration "
+        "can decide.",
     )
 
     default_calibration: bool = Field(
-        True, description="Use the packaged calibration if no other fits; false: raw values."
+        True, description="Use the default calibration if no other fits; false: raw values."
     )
     ood_abstain: bool = Field(
         True,
-        description="Abstain on prompts unlike the rows of the calibration (`ood_p_value` below 0.02, or "
-        "answers of a length that no row has).",
+        description="Abstain if the prompt, or the length of the answers, is unlike the calibration's rows.",
     )
 
     claims_from_characters: int = Field(
         400,
         ge=0,
-        description="Answers with at least this number of characters are also scored claim by claim; 0: "
-        "only if a request asks for it.",
+        description="Answers of this length or more are also scored claim by claim; 0: only on request.",
     )
 
     chat_mode: Literal["off", "async", "on"] = Field(
         "on",
-        description="Treatment of a call to /v1 without `X-Eigencal`: `off` passes it on, `async` also "
-        "scores it, `on` delays the end of the answer until the score is ready.",
+        description="[Mode](drop-in.md#modes) of a call to /v1 without the header `X-Eigencal`.",
     )
     chat_deadline_s: float = Field(
         10.0, ge=0, le=600, description="How long a complete answer of /v1 waits for its score, in seconds."
     )
     chat_effort: Literal["", "none", "low", "medium", "high", "auto"] = Field(
         "auto",
-        description="Answers drawn to score an answer of /v1, as an `effort`: `auto` draws the number that "
-        "the calibration's report recommends, else 3. Empty: `EIGENCAL_NUM_SAMPLES`.",
+        description="[Effort](#sampling) of a score of /v1: `auto` draws the number that the calibration's "
+        "report recommends, else 3. Empty: `EIGENCAL_NUM_SAMPLES`.",
     )
     abstain: bool = Field(
         False,
-        description="Withhold answers of /v1 where the decision is to abstain, or cannot be made; "
-        "callers cannot opt out.",
+        description="[Withhold](drop-in.md#abstaining) answers of /v1 if the decision is to abstain or "
+        "cannot be made. Callers cannot opt out.",
     )
     abstain_text: str = Field(
-        "I am not sure enough to answer this.", description="The text that replaces a withheld answer."
+        "I am not sure enough to answer this.", description="Text in place of a withheld answer."
     )
     abstain_fail_open: bool = Field(
         False,
-        description="Let answers through that cannot be judged: no score, a late score, or no model of "
-        "P(correct).",
+        description="Let answers through that cannot be judged: no score, a late score, no P(correct).",
     )
     score_ttl_s: float = Field(
         3600.0,
         ge=0,
         le=604_800,
         allow_inf_nan=False,
-        description="How long `GET /scores/{id}` finds a score, in seconds; 0: none is kept.",
+        description="How long `GET /scores/{id}` returns a score, in seconds; 0: no score is stored.",
     )
 
     embedder: str = Field(
@@ -181,33 +180,32 @@ class Settings(BaseSettings):
     )
     empty_answers: Literal["failed", "outcome", "embedded"] = Field(
         "failed",
-        description="Answers without text (empty, or only reasoning or a tool call): `failed`, they do not "
-        "count; or where an empty answer means something, one `outcome` orthogonal to all others, or "
-        '`embedded` as the text "" (which some embeddings servers refuse).',
+        description="Answers without text (empty, or only reasoning or a tool call): `failed` does not count "
+        "them; `outcome` counts them as one meaning, orthogonal to all others; `embedded` embeds the text "
+        '"", which some embeddings servers refuse.',
     )
     kernel: Literal["facts", "paper"] = Field(
         "facts",
-        description="How answers are compared: `facts`, by what they say beyond the question, their numbers, "
-        "names and negation; `paper`, by the cosine of their embeddings. A calibration holds for one kernel.",
+        description="How answers are compared: `facts`, by the words beyond the question, numbers, names and "
+        "negation; `paper`, by the cosine of their embeddings.",
     )
     compare: Literal["embeddings", "llm"] = Field(
         "embeddings",
-        description="`llm`: the LLM is also asked, for each pair of distinct answers (of eight at most), "
-        "whether they say the same; it replies in one token. In place of `EIGENCAL_KERNEL`; `compare` of a "
-        "request goes first. A calibration holds for one way.",
+        description="`llm`: the LLM also [compares](calibrating.md#which-compare) distinct answers, and the "
+        "claims of long ones; `EIGENCAL_KERNEL` is ignored. `compare` of a request takes precedence.",
     )
     embedder_url: str = Field(
         "",
-        description="Base URL of an OpenAI-style embeddings server to use instead, in the form of `llm_url`; "
-        "`embedder` is its model.",
+        description="Base URL of an OpenAI-style embeddings server, as for `EIGENCAL_LLM_URL`; "
+        "`EIGENCAL_EMBEDDER` is its model. Empty: the service runs the embedder.",
     )
     embedder_api_key: SecretStr = Field(
         SecretStr(""), description="Bearer key sent to the embeddings server."
     )
     proxies_from_env: bool = Field(
         False,
-        description="Reach the LLM and embeddings servers through the HTTP proxies that HTTP_PROXY, "
-        "HTTPS_PROXY, ALL_PROXY and NO_PROXY name, except on loopback.",
+        description="Use the HTTP proxies of HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY for the LLM and "
+        "embeddings servers, except on loopback.",
     )
 
     @field_validator("health_port")

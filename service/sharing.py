@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from functools import partial
 from types import TracebackType
 from typing import Generic, ParamSpec, Self, TypeVar
@@ -166,7 +166,9 @@ class Threads:
         with self._waiting.held():
             await self._semaphore.acquire()
         try:
-            running = get_running_loop().run_in_executor(self._pool, partial(work, *args, **kwargs))
+            running = get_running_loop().run_in_executor(
+                self._pool, partial(copy_context().run, work, *args, **kwargs)
+            )
         except BaseException:
             self._semaphore.release()
             raise

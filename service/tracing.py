@@ -25,16 +25,13 @@ class Sender:
     """Base of classes that send data to a collector through an OpenTelemetry provider."""
 
     _provider: Any
-    _stopped = False
 
     async def stop(self) -> None:
-        """Send the remaining data, for at most `STOP_S`; idempotent."""
-        if not self._stopped:
-            self._stopped = True
-            # A daemon thread, because the exporter retries for longer than a shutdown may take.
-            last = threading.Thread(target=self._provider.shutdown, daemon=True)
-            last.start()
-            await asyncio.to_thread(last.join, STOP_S)
+        """Send the remaining data, for at most `STOP_S`."""
+        # A daemon thread, because the exporter retries for longer than a shutdown may take.
+        last = threading.Thread(target=self._provider.shutdown, daemon=True)
+        last.start()
+        await asyncio.to_thread(last.join, STOP_S)
 
 
 def resource() -> Any:
@@ -61,35 +58,6 @@ class Span:
 NO_SPAN: AbstractContextManager[Span] = nullcontext(Span())
 
 
-class Spans:
-    """Spans of the work for a request; this class records nothing."""
-
-    def request(self, method: str, path: str, traceparent: str) -> AbstractContextManager[Span]:
-        """Return the span of a scoring request, a child of the caller's span."""
-        return NO_SPAN
-
-    def generation(
-        self, asked: GenerationRequest, identity: Callable[[GenerationRequest], LLMIdentity]
-    ) -> AbstractContextManager[Span]:
-        """Return the span of drawing answers, which may take several calls."""
-        return NO_SPAN
-
-    def forwarding(self, path: str) -> AbstractContextManager[Span]:
-        """Return the span of a caller's call to the LLM server, until the head of the answer."""
-        return NO_SPAN
-
-    def embedding(self) -> AbstractContextManager[Span]:
-        """Return the span of embedding texts."""
-        return NO_SPAN
-
-    def spectrum(self, num_distinct: int) -> AbstractContextManager[Span]:
-        """Return the span of computing the spectrum of `num_distinct` answers."""
-        return NO_SPAN
-
-
-NO_SPANS = Spans()
-
-
 class _Recorded(Span):
     def __init__(self, span: Any, describe: Callable[[Any], Attributes]) -> None:
         self._span = span
@@ -101,11 +69,75 @@ class _Recorded(Span):
         )
 
 
+class Spans:
+    """Spans of the work for a request. This class records nothing, `OtelSpans` does."""
+
+    is_recording = False
+
+    def request(self, method: str, path: str, traceparent: str) -> AbstractContextManager[Span]:
+        """Return the span of a scoring request, a child of the caller's span if `traceparent` is set."""
+        attributes = {"http.request.method": method, "http.route": path}
+        return self._span(f"{method} {path}", "SERVER", attributes, _of_status, traceparent)
+
+    def generation(
+        self, asked: GenerationRequest, identity: Callable[[GenerationRequest], LLMIdentity]
+    ) -> AbstractContextManager[Span]:
+        """Return the span of drawing answers, which may take several calls to the LLM."""
+        if not self.is_recording:
+            return NO_SPAN
+        llm = identity(asked)
+        model = llm.model[:MAX_MODEL_NAME_CHARS]  # callers may have sent a longer name
+        operation = "chat" if asked.api(llm.api) == "chat" else "text_completion"
+        name = operation if asked.model else f"{operation} {model}"  # span names contain no caller's text
+        sampling = asked.sampling
+        attributes = {
+            "gen_ai.operation.name": operation,
+            "gen_ai.provider.name": "openai",  # the API's vendor
+            "gen_ai.request.model": model,
+            "gen_ai.request.choice.count": asked.num_samples,
+            "gen_ai.request.max_tokens": sampling.max_tokens,
+            "gen_ai.request.temperature": sampling.temperature,
+            "gen_ai.request.top_p": sampling.top_p,
+            "gen_ai.request.top_k": sampling.top_k,
+        }
+        return self._span(name, "CLIENT", attributes, _of_generation)
+
+    def forwarding(self, path: str) -> AbstractContextManager[Span]:
+        """Return the span of a caller's call to the LLM server, until the head of the answer."""
+        operation = "chat" if path.startswith("/chat/") else "text_completion"
+        attributes = {"gen_ai.operation.name": operation, "gen_ai.provider.name": "openai"}
+        return self._span(operation, "CLIENT", attributes, _of_status)
+
+    def embedding(self) -> AbstractContextManager[Span]:
+        """Return the span of embedding texts."""
+        return self._span("embeddings", "CLIENT", {"gen_ai.operation.name": "embeddings"}, _of_embedded)
+
+    def spectrum(self, num_distinct: int) -> AbstractContextManager[Span]:
+        """Return the span of computing the spectrum of `num_distinct` answers."""
+        return self._span("spectrum", "INTERNAL", {"eigencal.num_distinct": num_distinct}, dict)
+
+    def _span(
+        self,
+        name: str,
+        kind: str,
+        attributes: Attributes,
+        describe: Callable[[Any], Attributes],
+        traceparent: str = "",
+    ) -> AbstractContextManager[Span]:
+        """Return a span. kind: OpenTelemetry's. describe: returns the attributes of an outcome."""
+        return NO_SPAN
+
+
+NO_SPANS = Spans()
+
+
 class OtelSpans(Sender, Spans):
     """Sends spans to a collector. The standard OTEL_* variables configure it, sampling and batches.
 
     Tests pass an `exporter` instead. Raises ImportError if the extra `otel` is not installed.
     """
+
+    is_recording = True
 
     def __init__(self, *, exporter: Any = None) -> None:
         # Imported only when used: the import takes 0.2 s.
@@ -124,62 +156,19 @@ class OtelSpans(Sender, Spans):
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self._provider.get_tracer("eigencal")
 
-    def request(self, method: str, path: str, traceparent: str) -> AbstractContextManager[Span]:
-        """Return the root span of a request, a child of the caller's span if `traceparent` is set."""
-        parent = self._propagator.extract({"traceparent": traceparent}) if traceparent else None
-        attributes = {"http.request.method": method, "http.route": path}
-        return self._span(f"{method} {path}", self._kinds.SERVER, attributes, _of_status, parent)
-
-    def generation(
-        self, asked: GenerationRequest, identity: Callable[[GenerationRequest], LLMIdentity]
-    ) -> AbstractContextManager[Span]:
-        """Return the span of an inference by the LLM."""
-        llm = identity(asked)
-        model = llm.model[:MAX_MODEL_NAME_CHARS]  # callers may have sent a longer name
-        operation = "chat" if asked.api(llm.api) == "chat" else "text_completion"
-        name = operation if asked.model else f"{operation} {model}"  # span names contain no caller's text
-        sampling = asked.sampling
-        attributes = {
-            "gen_ai.operation.name": operation,
-            "gen_ai.provider.name": "openai",  # the API's vendor
-            "gen_ai.request.model": model,
-            "gen_ai.request.choice.count": asked.num_samples,
-            "gen_ai.request.max_tokens": sampling.max_tokens,
-            "gen_ai.request.temperature": sampling.temperature,
-            "gen_ai.request.top_p": sampling.top_p,
-            "gen_ai.request.top_k": sampling.top_k,
-        }
-        return self._span(name, self._kinds.CLIENT, attributes, _of_generation)
-
-    def forwarding(self, path: str) -> AbstractContextManager[Span]:
-        """Return the span of a forwarded call to the LLM."""
-        operation = "chat" if path.startswith("/chat/") else "text_completion"
-        attributes = {"gen_ai.operation.name": operation, "gen_ai.provider.name": "openai"}
-        return self._span(operation, self._kinds.CLIENT, attributes, _of_status)
-
-    def embedding(self) -> AbstractContextManager[Span]:
-        """Return the span of embedding texts."""
-        return self._span(
-            "embeddings", self._kinds.CLIENT, {"gen_ai.operation.name": "embeddings"}, _of_embedded
-        )
-
-    def spectrum(self, num_distinct: int) -> AbstractContextManager[Span]:
-        """Return the span of computing the spectrum."""
-        return self._span("spectrum", self._kinds.INTERNAL, {"eigencal.num_distinct": num_distinct}, dict)
-
     @contextmanager
     def _span(
         self,
         name: str,
-        kind: Any,
+        kind: str,
         attributes: Attributes,
         describe: Callable[[Any], Attributes],
-        context: Any = None,
+        traceparent: str = "",
     ) -> Iterator[Span]:
         begun = self._tracer.start_as_current_span(
             name,
-            context=context,
-            kind=kind,
+            context=self._propagator.extract({"traceparent": traceparent}) if traceparent else None,
+            kind=self._kinds[kind],
             attributes=attributes,
             # The message of an exception may quote the caller's text; its code does not.
             record_exception=False,

@@ -11,10 +11,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
 
 from service.admin.jobs import CODES, EXAMPLES, JOB, accepted, example, queued
-from service.admin.services import VARY, CalibrationId, Services, ServicesDep, no_calibration, prefers_html
+from service.admin.services import CalibrationId, Services, ServicesDep, no_calibration
 from service.api.auth import BEARER, admin_scope
 from service.api.bodies import BAD_BODY, JsonBody, JsonRoute
+from service.api.middleware import FRAMED
 from service.api.openapi import json_or_page, responses
+from service.api.pages import HTML, VARY, prefers, redirect
 from service.calibration.calibration import (
     Activation,
     Calibration,
@@ -24,7 +26,6 @@ from service.calibration.calibration import (
 from service.calibration.rows import write_row
 from service.errors import Conflict, NotFound
 from service.jobs.model import CorrectionsRequest, Job
-from service.report.pages import calibrations
 from service.scoring.score import Serving
 from service.spectral.selective import CONFIDENCE, lowest_error, promise
 
@@ -72,7 +73,7 @@ class PromiseOut(BaseModel):
 
 
 class CalibrationOut(BaseModel):
-    """A calibration. Only `active`, `activated_at` and `data_kept` can change."""
+    """A calibration. The fit does not change; `active`, `applies_now`, `data_kept` and `promise` can."""
 
     id: str = Field(description="Id of the calibration.")
     name: str = Field(description="Name of the calibration.")
@@ -112,7 +113,11 @@ class CalibrationOut(BaseModel):
     rows: int = Field(description="Number of rows used in the fit.")
     projection_ece: float | None = Field(
         description="Projection ECE on held-out rows, 0..1: the gap between `lambda_max` and the observed "
-        "projection. Null for calibrations of earlier releases."
+        "projection. Null for calibrations of earlier development versions."
+    )
+    raw_projection_ece: float | None = Field(
+        description="Projection ECE of raw scores on the held-out rows, 0..1. Null for calibrations of "
+        "earlier development versions."
     )
     promise: PromiseOut | None = Field(
         description="The promise of a decision with the full number of answers. It is made for the "
@@ -134,7 +139,8 @@ class CalibrationOut(BaseModel):
     summary="List all calibrations",
     response_model=list[CalibrationOut],
     responses={
-        200: json_or_page(example([CALIBRATION]), "Calibrations, latest first, as JSON or as a page."),
+        200: example([CALIBRATION]),
+        303: {"description": "To the console, or to its sign-in, if the request prefers HTML."},
         **responses(*CODES),
     },
     openapi_extra=BEARER,
@@ -142,13 +148,11 @@ class CalibrationOut(BaseModel):
 async def get_calibrations(
     request: Request, response: Response, app: ServicesDep
 ) -> list[CalibrationOut] | Response:
-    """Return all calibrations, latest first, as JSON, or as HTML if the request prefers it."""
-    views = [_view(app, record) for record in await app.calibrations.list_all()]
-    if prefers_html(request.headers.get("accept", "*/*")):
-        page = await app.computing.run(calibrations, [view.model_dump(mode="json") for view in views])
-        return Response(page, headers=VARY, media_type="text/html")
+    """Return all calibrations, latest first. A browser is redirected to the console."""
+    if prefers(request, HTML):
+        return redirect(request, "console/#/calibrations")
     response.headers.update(VARY)
-    return views
+    return [_view(app, record) for record in await app.calibrations.list_all()]
 
 
 @router.get(
@@ -284,6 +288,7 @@ async def delete_data(app: ServicesDep, calibration_id: CalibrationId) -> None:
             "The fit and its data, the results before and after calibration on held-out folds, the curves "
             "and the warnings.",
         ),
+        303: {"description": "To the console's sign-in, if a browser sends no valid key."},
         **responses(*CODES, "not_found"),
     },
     openapi_extra=BEARER,
@@ -302,10 +307,10 @@ async def get_report(request: Request, app: ServicesDep, calibration_id: Calibra
     since = record.activated_at
     now = {"active": record.active, "activated_at": since.isoformat() if since else None}
     report |= {"now": now, "verdicts": verdicts}
-    if not prefers_html(request.headers.get("accept", "*/*")):
+    if not prefers(request, HTML):
         return JSONResponse(report, headers=VARY)
     page = await app.computing.run(app.report_page, report)
-    return Response(page, headers=VARY, media_type="text/html")
+    return Response(page, headers={**VARY, **FRAMED}, media_type=HTML)
 
 
 def _view(app: Services, record: CalibrationRecord) -> CalibrationOut:
@@ -333,6 +338,7 @@ def _view(app: Services, record: CalibrationRecord) -> CalibrationOut:
         job_id=record.job_id,
         rows=record.num_rows,
         projection_ece=record.projection_ece,
+        raw_projection_ece=record.raw_projection_ece,
         promise=_promise(calibration, app.serving),
         applies_now=app.applies_now(calibration.fingerprint),
         data_kept=record.data_kept,
@@ -362,7 +368,12 @@ async def _verdicts(app: Services, calibration_id: str) -> dict[str, Any]:
             continue
         count += 1
         if len(rows) < MAX_VERDICTS:
-            row_part = {"line": row.line, "id": row.id, "references": list(row.references)}
+            row_part = {
+                "line": row.line,
+                "id": row.id,
+                "question": row.question,
+                "references": list(row.references),
+            }
             rows.append(row_part | asdict(row.verdict))
     return {"count": count, "rows": rows}
 

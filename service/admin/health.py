@@ -1,4 +1,4 @@
-"""GET /healthz, /readyz and /metrics, the root path with links to everything, and Swagger UI at /docs."""
+"""GET /healthz, /readyz and /metrics, the root path with its links, and Swagger UI at /docs."""
 
 import asyncio
 import base64
@@ -18,7 +18,7 @@ from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service import __version__
-from service.admin.services import VARY, Services, ServicesDep, prefers_html
+from service.admin.services import Services, ServicesDep
 from service.api.auth import BEARER, KEY_CODES, score_scope
 from service.api.errors import (
     DEFAULT_RETRY_AFTER_S,
@@ -28,15 +28,16 @@ from service.api.errors import (
     request_id_of,
 )
 from service.api.middleware import CLOSED
-from service.api.openapi import json_or_page, responses
+from service.api.openapi import responses
+from service.api.pages import HTML, VARY, prefers, redirect
 from service.errors import EigencalError, StoreUnavailable
-from service.report.pages import home
 
 router = APIRouter(tags=["health"])
 CHECK_TIMEOUT_S = 5.0
 # If several parts fail at once, `code` names the first of these. The later parts wait for the earlier ones.
 ORDER = ("store", "embedder", "llm")
 PATHS = {
+    "console": "/console/",
     "docs": "/docs",
     "openapi": "/openapi.json",
     "health": "/healthz",
@@ -80,16 +81,14 @@ class Root(BaseModel):
     "/",
     summary="List the paths of the service",
     response_model=Root,
-    responses={200: json_or_page({}, "Paths by name, as JSON or as a page.")},
+    responses={303: {"description": "To the console, if the request prefers HTML."}},
 )
-async def root(request: Request, response: Response, app: ServicesDep) -> Root | Response:
-    """Return the paths of the service as JSON, or as HTML if the request prefers it."""
-    links = Root(name="Eigencal", version=__version__, links=PATHS)
-    if prefers_html(request.headers.get("accept", "*/*")):
-        page = await app.computing.run(home, links.model_dump())
-        return Response(page, headers=VARY, media_type="text/html")
+async def root(request: Request, response: Response) -> Root | Response:
+    """Return the paths of the service. A browser is redirected to the console."""
+    if prefers(request, HTML):
+        return redirect(request, "console/")
     response.headers.update(VARY)
-    return links
+    return Root(name="Eigencal", version=__version__, links=PATHS)
 
 
 # Some load balancers send HEAD; the server omits the body.

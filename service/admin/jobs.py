@@ -85,7 +85,7 @@ async def post_calibrate(
     field and reason.
     """
     async with received(request, app.limits, app.threads) as upload:
-        data = await app.threads.run(lambda: upload.check(app.limits))
+        data = await app.threads.run(upload.check, app.limits)
         job, _ = await app.jobs.submit(data.rows(), upload.options, idempotency_key=idempotency_key)
     return accepted(job)
 

@@ -150,7 +150,10 @@ async def post_key(
     made, secret = await keys.make(body.name, body.scope, body.expires_at)
     response.headers["Location"] = f"/keys/{made.id}"
     response.headers["Cache-Control"] = "no-store"
-    warnings = [] if was_closed else [_closing(body.scope)]
+    warnings = []
+    if not was_closed:
+        log.warning("the first key of scope %s was made: it is closed to callers without one", body.scope)
+        warnings = [KeyWarning(code="scope_closed", message=CLOSED[body.scope])]
     return MadeKey(**key_view(made, keys.now()), key=secret, warnings=warnings)
 
 
@@ -170,8 +173,3 @@ async def delete_key(keys: KeysDep, key_id: Annotated[str, Path(description="Id 
     revoked = await keys.revoke(key_id) if _ID.match(key_id) else None
     if revoked is None:
         raise NotFound("No key has this id.")
-
-
-def _closing(scope: Scope) -> KeyWarning:
-    log.warning("the first key of scope %s was made: its routes are closed to callers without one", scope)
-    return KeyWarning(code="scope_closed", message=CLOSED[scope])

@@ -17,14 +17,6 @@ from service.scoring.metrics import Metrics
 from service.scoring.score import Serving
 from service.sharing import Threads
 
-# Content negotiation: JSON, or a page for people.
-VARY = {"Vary": "Accept"}
-
-
-def prefers_html(accept: str) -> bool:
-    """Return True if an Accept header names HTML and not JSON, as those of browsers do."""
-    return "text/html" in accept.lower() and "application/json" not in accept.lower()
-
 
 @dataclass(frozen=True, slots=True)
 class Services:

@@ -3,12 +3,11 @@
 A multipart body is spooled to disk. The size of either kind of body is limited while it arrives.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO
 
-from anyio import CapacityLimiter, to_thread
 from fastapi import Request
 from pydantic import ValidationError
 from starlette.datastructures import FormData, UploadFile
@@ -20,8 +19,8 @@ from service.calibration.files import DevData, UploadLimits, check_size, read_ex
 from service.calibration.printed import parse_json
 from service.errors import BodyTooLarge, InvalidRequest, Overloaded, UnsupportedMediaType
 from service.jobs.model import CalibrateOptions, JobOptions
+from service.sharing import Places, Threads
 
-T = TypeVar("T")
 MAX_JSON_BYTES = 16 << 20  # parsed in memory, at several times its size
 MULTIPART_OVERHEAD = 1 << 20  # boundaries, part headers and option fields
 # There are a dozen options; Starlette's own limits are 1000 fields of 1 MiB.
@@ -89,31 +88,22 @@ def _options(sent: dict[str, Any], *, strings: bool) -> JobOptions:
 
 
 def _invalid(field: str, reason: str) -> InvalidRequest:
-    shown = field[:100].encode("utf-8", "replace").decode()
+    shown = field[:100]
     return InvalidRequest(f"{shown}: {reason}", [{"loc": ["body", shown], "msg": reason}])
 
 
-class UploadThreads:
-    """A few threads for uploads only, so that nothing else waits for uploads, and a limit on uploads."""
+class UploadThreads(Threads):
+    """Threads for uploads only, so that nothing else waits for uploads, and a limit on uploads."""
 
     def __init__(self) -> None:
-        self._limiter = CapacityLimiter(UPLOAD_THREADS)
-        self._num_uploads = 0
+        super().__init__("uploads", UPLOAD_THREADS)
+        self._uploads = Places(MAX_UPLOADS)
 
-    @contextmanager
-    def place(self) -> Iterator[None]:
-        """Count an upload until it is stored. Raises Overloaded if there are too many."""
-        if self._num_uploads >= MAX_UPLOADS:
+    def place(self) -> AbstractContextManager[None]:
+        """Hold a place for an upload until it is stored. Raises Overloaded if there are too many."""
+        if not self._uploads.has_room():
             raise Overloaded("Too many uploads are being read.")
-        self._num_uploads += 1
-        try:
-            yield
-        finally:
-            self._num_uploads -= 1
-
-    async def run(self, work: Callable[[], T]) -> T:
-        """Return the result of `work`, run in one of the threads."""
-        return await to_thread.run_sync(work, limiter=self._limiter)
+        return self._uploads.held()
 
 
 @asynccontextmanager
@@ -130,7 +120,7 @@ async def received(request: Request, limits: UploadLimits, threads: UploadThread
     if kind == "application/json":
         body = await _bounded(request, min(limits.max_bytes, MAX_JSON_BYTES)).body()
         with threads.place():
-            yield await threads.run(lambda: from_json(body))
+            yield await threads.run(from_json, body)
         return
     bounded = _bounded(request, limits.max_bytes + MULTIPART_OVERHEAD)
     # More files than the route takes, so that the error names a superfluous file.
@@ -150,8 +140,7 @@ def _bounded(request: Request, max_bytes: int) -> Request:
     """
     too_large = BodyTooLarge(f"The body is larger than {max_bytes} bytes.", limit_bytes=max_bytes)
     declared = request.headers.get("content-length", "0")
-    # Longer numbers are not parsed, since the time of parsing grows with the square of their length.
-    if declared.isdecimal() and (len(declared) > 18 or int(declared) > max_bytes):
+    if declared.isdecimal() and int(declared) > max_bytes:
         raise too_large
     num_bytes = 0
 

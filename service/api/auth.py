@@ -1,8 +1,8 @@
 """Access: keys, scopes, and whether a request is from a program or a web page on this machine."""
 
 import asyncio
+import base64
 import hashlib
-import ipaddress
 import logging
 import secrets
 import time
@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 from fastapi import Request
 
+from service.addresses import is_loopback
 from service.errors import BadKey, MissingKey, ScopeRequired, StoreUnavailable
 from service.ids import new_id
 from service.sharing import OWNER
@@ -132,9 +133,7 @@ class Keys:
         key = await self.store.revoke(key_id, self.now())
         if key is not None:
             log.info("key %s was revoked: %r, scope %s", key.id, key.name, key.scope)
-            try:
-                await self._read()
-            finally:  # also if an earlier reading restores the key and this reading fails
+            async with self._reading:  # a reading that began earlier may restore the key
                 self._keys.pop(key.digest, None)
         return key
 
@@ -150,17 +149,13 @@ class Keys:
             if self._began < called and not self._is_failing:
                 await asyncio.sleep(self._began + GAP_S - time.monotonic())
                 with suppress(Exception):  # raised below, and logged by the poll
-                    await self._take()
+                    await self._read()
         if self._is_failing:  # the poll notices when the store is back: no query for every wrong key
             raise StoreUnavailable(
                 "This replica does not know the key, and the store cannot be reached.", retry_after_s=POLL_S
             )
 
     async def _read(self) -> None:
-        async with self._reading:
-            await self._take()
-
-    async def _take(self) -> None:
         """Load the keys from the store. Raises StoreUnavailable, which is already logged."""
         self._began = time.monotonic()
         try:
@@ -178,7 +173,8 @@ class Keys:
         while True:
             await asyncio.sleep(POLL_S)
             try:
-                await self._read()
+                async with self._reading:
+                    await self._read()
             except StoreUnavailable:
                 continue  # the last known keys stay valid
             except Exception:
@@ -228,17 +224,6 @@ def _host(host: str) -> str:
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0].removesuffix(".")
-
-
-def is_loopback(host: str) -> bool:
-    """Return True if a host is a loopback address or `localhost`."""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return host.lower() == "localhost"
-    # ::ffff:127.0.0.1, the form of an IPv4 caller on a socket for both families.
-    mapped = getattr(address, "ipv4_mapped", None)
-    return bool((mapped or address).is_loopback)
 
 
 async def score_scope(request: Request) -> None:
@@ -296,14 +281,44 @@ def keys_of(request: Request) -> Keys:
 
 
 def _bearer(request: Request) -> str:
-    """Return the key from Authorization, or from X-Api-Key as gateways send it. Raises MissingKey."""
-    gateway_key = request.headers.get("x-api-key", "").strip()
-    if gateway_key and "authorization" not in request.headers:
-        return gateway_key
+    """Return the key from Authorization, X-Api-Key (as gateways send it) or the cookie. Raises MissingKey."""
     scheme, _, sent = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "bearer" or not sent.strip():
-        raise MissingKey("This route needs a bearer key: Authorization: Bearer KEY.")
-    return sent.strip()
+    if scheme.lower() == "bearer" and sent.strip():
+        return sent.strip()
+    # Another scheme is the proxy's: a browser behind Basic authentication sends it with every request.
+    if other_key := request.headers.get("x-api-key", "").strip() or cookie_key(request):
+        return other_key
+    raise MissingKey("This route needs a bearer key: Authorization: Bearer KEY.")
+
+
+# A link in a browser sends no Authorization header, so the console's sign-in puts the key into a cookie.
+
+COOKIE = "eigencal_key"
+
+
+def cookie_of(key: str) -> str:
+    """Return the cookie's value for a key."""
+    return base64.urlsafe_b64encode(key.encode()).decode().rstrip("=")
+
+
+def cookie_key(request: Request) -> str:
+    """Return the key in the cookie; "" if there is none, or if the request may come from another site.
+
+    Browsers name the kind of the asking page in Sec-Fetch-Site, over HTTPS and on loopback. Without this
+    header, requests that may change something need an Origin that equals the Host.
+    """
+    reads = request.method in ("GET", "HEAD")
+    site, host = request.headers.get("sec-fetch-site"), request.headers.get("host", "")
+    if site is None:
+        is_ours = reads or request.headers.get("origin") in (f"http://{host}", f"https://{host}")
+    else:
+        is_ours = site == "same-origin" or (site == "none" and reads)
+    if not is_ours:
+        return ""
+    try:
+        return base64.urlsafe_b64decode(request.cookies.get(COOKIE, "") + "==").decode("latin-1")
+    except ValueError:
+        return ""
 
 
 def _equal(sent: str, key: str) -> bool:

@@ -13,7 +13,8 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import Receive, Scope, Send
 
-from service.errors import EigencalError, InvalidRequest, TooFewSamples
+from service.api.pages import HTML, prefers, to_sign_in
+from service.errors import BadKey, EigencalError, InvalidRequest, MissingKey, TooFewSamples
 
 log = logging.getLogger(__name__)
 
@@ -152,11 +153,6 @@ def request_id_of(request: Request) -> str | None:
     return request.scope.get("eigencal.request_id")
 
 
-def _shown(name: str) -> str:
-    """Return the name of a field, which may be the caller's, shortened and without lone surrogates."""
-    return name[:100].encode("utf-8", "replace").decode()
-
-
 def _message(error: Mapping[str, Any]) -> str:
     # The cause of a JSON syntax error is in the context; the message is only "JSON decode error".
     context = error.get("ctx", {})
@@ -173,7 +169,8 @@ def invalid_request(errors: Sequence[Mapping[str, Any]]) -> InvalidRequest:
     # Without the input, which may contain a prompt.
     items = [
         {
-            "loc": [part if isinstance(part, int) else _shown(str(part)) for part in error["loc"]],
+            # The name of an unknown field is the caller's.
+            "loc": [part if isinstance(part, int) else part[:100] for part in error["loc"]],
             "msg": _message(error),
         }
         for error in errors[:MAX_LISTED]
@@ -200,6 +197,9 @@ def install(app: FastAPI) -> None:
 
     async def ours(request: Request, error: Exception) -> Response:
         assert isinstance(error, EigencalError)
+        is_refused = isinstance(error, MissingKey | BadKey)
+        if is_refused and request.method == "GET" and prefers(request, HTML):
+            return to_sign_in(request)
         return error_response(error, request_id_of(request))
 
     async def invalid(request: Request, error: Exception) -> Response:

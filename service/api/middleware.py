@@ -34,6 +34,11 @@ UPLOAD_PATH = "/calibrate"  # it has larger limits, see `admin.uploads`
 CLOSED = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 # The service's pages have inline styles and plots, and no scripts.
 PAGE = f"{CLOSED}; style-src 'unsafe-inline'; img-src data:"
+# Headers of a page that the console shows in a frame.
+FRAMED = {
+    "Content-Security-Policy": PAGE.replace("frame-ancestors 'none'", "frame-ancestors 'self'"),
+    "X-Frame-Options": "SAMEORIGIN",
+}
 SECURITY_HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -86,7 +91,9 @@ class RequestContext:
                     self._responded(kind, message["status"], time.perf_counter() - arrived)
                     span.tell(message["status"])
                 headers = MutableHeaders(scope=message)
-                headers.update({"x-request-id": request_id, **SECURITY_HEADERS})
+                headers["x-request-id"] = request_id
+                for name, value in SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
                 is_page = headers.get("content-type", "").startswith("text/html")
                 headers.setdefault("content-security-policy", PAGE if is_page else CLOSED)
             await send(message)
@@ -158,8 +165,7 @@ class BodyLimit:
         if scope["path"] == UPLOAD_PATH:
             await self._app(scope, receive, send)
             return
-        # Longer numbers are not parsed: Python refuses more than 4,300 digits.
-        is_too_large = declared.isdecimal() and (len(declared) > 18 or int(declared) > MAX_BODY_BYTES)
+        is_too_large = declared.isdecimal() and int(declared) > MAX_BODY_BYTES
         num_bytes = 0
 
         async def counted() -> Message:

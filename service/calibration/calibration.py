@@ -275,7 +275,7 @@ class Calibration:
 class CalibrationRecord:
     """A stored calibration with its changing state: whether it is active, and whether its data are kept.
 
-    `projection_ece`: of its map on held-out rows, from its report.
+    `projection_ece`: of its map on held-out rows, from its report; `raw_projection_ece`: of raw scores there.
     """
 
     calibration: Calibration
@@ -285,6 +285,7 @@ class CalibrationRecord:
     num_rows: int
     data_kept: bool
     projection_ece: float | None = None
+    raw_projection_ece: float | None = None
 
 
 class Activation(BaseModel):

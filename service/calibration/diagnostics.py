@@ -2,9 +2,10 @@
 
 Maps are fitted on dev and judged on test. With one file, each prompt is judged by fits without its fold.
 
-To find how many answers are enough (decisions/0025), the first m' answers of each prompt are judged as well,
-as a request for m' answers would draw them. All numbers of answers judge the same text of a prompt: its
-`answer`, or the dominant one of all answers (`LabelledRows`).
+To find how many answers are enough, the first m' answers of each prompt are judged as well, as a request for
+m' answers would draw them. All numbers of answers judge the same text of a prompt: its `answer`, or the
+dominant one of all answers (`LabelledRows`). Otherwise the number with the worst texts would have the lowest
+log loss.
 """
 
 from collections.abc import Mapping, Sequence

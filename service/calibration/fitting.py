@@ -278,7 +278,7 @@ def fit_selectors(
     """Fit P(correct) and the selectors on the full rows, by number of first answers.
 
     The rows are folded once, by their verdicts with all answers. method: the kind of map, chosen on all rows
-    (by risk, not by verdicts: decision 0023). "depolarized" replaces "temperature", under which identical
+    (by risk, not by verdicts). "depolarized" replaces "temperature", under which identical
     answers are certain to be right. The numbers start at 1 for "evidence", else at 2; above 64 they are the
     numbers that maps are fitted for. 0 is included if the judged texts have log-probabilities of their own.
     Blocks for seconds.

@@ -1,6 +1,6 @@
 """The input of a fit: the usable rows, or their claims, with their answers as vectors."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
 
@@ -18,7 +18,8 @@ from service.claims.kernel import (
     realize_first,
     with_comparison,
 )
-from service.claims.matching import match_claims
+from service.claims.matching import MatchedClaim, Matcher
+from service.claims.refusals import is_refusal
 from service.claims.segments import claims
 from service.embedding.port import PAPER, EmbedderIdentity, EmptyAnswers, Kernel, distinct, usable
 from service.errors import Conflict, InvalidDevData, LLMError
@@ -300,11 +301,12 @@ class Sentences:
 
 
 def sentences_of(row: DevRow) -> Sentences:
-    """Return the sentences of a row that are to be compared with its claims."""
+    """Return the sentences that are compared with a row's claims. A refusal has none, as in a score."""
     question = row.question or ""
     references = [claim for text in row.references for claim in claims(text, question=question)]
+    drawn = ["" if is_refusal(draw.text, question) else draw.text for draw in row.draws]
     return Sentences(
-        [[claim.text for claim in claims(draw.text, question=question)] for draw in row.draws],
+        [[claim.text for claim in claims(text, question=question)] for text in drawn],
         list(dict.fromkeys(claim.text for claim in references)),
     )
 
@@ -321,13 +323,21 @@ def claim_texts(rows: Sequence[DevRow], sentences: Sequence[Sentences]) -> list[
 
 
 def claim_material(
-    rows: Sequence[DevRow], sentences: Sequence[Sentences], vectors: Vectors, num_samples: int, dimension: int
+    rows: Sequence[DevRow],
+    sentences: Sequence[Sentences],
+    vectors: Vectors,
+    num_samples: int,
+    dimension: int,
+    same: Sequence[Sequence[Floats]] = (),
 ) -> DevSet:
-    """Return each claim as a row with its own verdict; the claims of a row form a group."""
+    """Return each claim as a row with its own verdict; the claims of a row form a group.
+
+    same: by row and claim, an LLM's comparisons; empty if no LLM compares them.
+    """
     made = list[tuple[DevRow, Answers, Floats]]()
     groups = list[int]()
     for group, (row, of_row) in enumerate(zip(rows, sentences, strict=True)):
-        answers = _answers(row, of_row, vectors)
+        answers = _answers(row, claim_matcher(row, of_row, vectors).matches(same[group] if same else ()))
         for claim, (matched, judged) in zip(row.claims, answers, strict=True):
             made.append((_row(row, claim), matched, judged))
             groups.append(group)
@@ -351,20 +361,22 @@ def _row(row: DevRow, claim: ClaimIn) -> DevRow:
     return replace(of_claim, draws=draws)
 
 
-def _answers(row: DevRow, sentences: Sentences, vectors: Vectors) -> list[tuple[Answers, Floats]]:
-    """Return, for each claim, the matched answers with its reference, and the vector (k,) of the claim."""
-    matched = match_claims(
+def claim_matcher(row: DevRow, sentences: Sentences, vectors: Vectors) -> Matcher:
+    """Return the matcher of a row's claims. vectors: of the `claim_texts`."""
+    return Matcher(
         [claim.text for claim in row.claims],
         sentences.drawn,
         vectors,
         question=row.question or "",
         references=sentences.references,
     )
-    answers = list[tuple[Answers, Floats]]()
+
+
+def _answers(row: DevRow, matched: Iterable[MatchedClaim]) -> Iterator[tuple[Answers, Floats]]:
+    """Yield, for each claim, the matched answers with its reference, and the vector (k,) of the claim."""
     for claim, match in zip(row.claims, matched, strict=True):
         reference = match.reference
         if reference is None:
             unsaid = np.eye(match.claim.size)[-1]
             reference = match.claim if claim.correct else unsaid
-        answers.append((Answers(match.outcomes, match.index, reference[None]), match.claim))
-    return answers
+        yield Answers(match.outcomes, match.index, reference[None]), match.claim

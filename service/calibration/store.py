@@ -162,14 +162,15 @@ async def insert_calibration(
     num_rows: int,
 ) -> None:
     """Insert a calibration and its report."""
-    served = (row for row in report.get("served", ()) if row["map"] == calibration.method)
+    ece = {row["map"]: row["projection_ece"] for row in report.get("served", ())}
     values = {
         "id": calibration.id,
         "job_id": job_id,
         "fingerprint_key": calibration.fingerprint.key(),
         "body": _Body.model_validate(calibration, from_attributes=True).model_dump(mode="json"),
         "num_rows": num_rows,
-        "projection_ece": next((row["projection_ece"] for row in served), None),
+        "projection_ece": ece.get(calibration.method),
+        "raw_projection_ece": ece.get("raw"),
         "created_at": calibration.created_at,
     }
     await connection.execute(sa.insert(calibrations).values(values))
@@ -196,8 +197,9 @@ def _records() -> sa.Select[Any]:
 def _record(stored: RowMapping) -> CalibrationRecord:
     same = {name: stored[name] for name in ("activated_at", "job_id")}
     # SQLite stores any value in any column.
-    ece = stored["projection_ece"]
-    same |= {"num_rows": int(stored["num_rows"]), "projection_ece": None if ece is None else float(ece)}
+    same["num_rows"] = int(stored["num_rows"])
+    for name in ("projection_ece", "raw_projection_ece"):
+        same[name] = None if stored[name] is None else float(stored[name])
     active, data_kept = stored["activated_at"] is not None, bool(stored["data_kept"])
     return CalibrationRecord(calibration=_decoded(stored), active=active, data_kept=data_kept, **same)
 

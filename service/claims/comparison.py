@@ -16,11 +16,11 @@ import asyncio
 import hashlib
 import math
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import permutations
-from typing import Literal
+from itertools import chain, permutations
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ from service.lru import LRU
 
 Floats = NDArray[np.float64]
 Reply = tuple[float | None, str]  # P(Yes), None for a reply other than Yes and No, and the replying model
+Pair = tuple[int | None, int]  # positions of two texts; None is `UNRELATED`
 Compare = Literal["embeddings", "llm"]  # compare answers by embeddings only, or also by an LLM
 # Part of a calibration's fingerprint. Raise it with any change of the prompt below, of the way that both
 # orders are combined, and of `LLM_WEIGHT` in `claims.kernel`.
@@ -68,7 +69,8 @@ EXAMPLES = (
 )
 UNRELATED = "The soup was cold, so the gardener took the tram home."
 MAX_UNRELATED = 0.5  # P(same as UNRELATED) of a text that is compared
-MAX_COMPARED = 8  # distinct texts per question: 28 pairs
+MAX_COMPARED = 8  # distinct texts of a question: 28 pairs
+MAX_COMPARED_OF_CLAIM = 4  # distinct texts, with the claim: an answer may make 64 claims
 MAX_CHARS = 1500  # a longer question is cut, a longer answer not compared; fits 2048 tokens
 AT_ONCE = 8  # concurrent calls of all comparisons
 NUM_ALTERNATIVES = 5  # tokens; the maximum of some servers
@@ -79,20 +81,39 @@ _TEMPLATE_MARKS = re.compile(r"<|\[(?=/?[A-Z_]+\])")
 SILENT = "The LLM replies with neither Yes nor No, or returns no log-probabilities."
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Comparison:
-    """The comparison of n texts.
+class Group(NamedTuple):
+    """Texts to compare with each other.
 
-    same: (n, n), P(same) in [0, 1], symmetric, 1 on the diagonal; NaN if unknown. model: the comparing model,
-    "" without calls. usage: tokens of the calls. replies: the Yes and No replies by key, also those from an
-    earlier comparison. is_silent: there were calls, and no reply was Yes or No.
+    positions: of its k texts. order: positions of those to compare, the most important first, because only a
+    few with different words are compared. further: positions of texts to compare in any case.
     """
 
-    same: Floats
+    positions: Sequence[int]
+    order: Sequence[int]
+    further: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """The comparison of texts.
+
+    groups: for each group, P(same) in [0, 1] of its k texts, (k, k), symmetric, 1 on the diagonal; NaN if
+    unknown. model: the comparing model, "" without calls. usage: tokens of the calls. replies: the Yes and No
+    replies by key, also those from an earlier comparison. is_silent: there were calls, and no reply was Yes
+    or No.
+    """
+
+    groups: Sequence[Floats]
     model: str
     usage: Usage
     replies: Mapping[str, Reply]
     is_silent: bool = False
+
+    @property
+    def same(self) -> Floats:
+        """Return P(same) of the texts of the only group."""
+        [same] = self.groups
+        return same
 
 
 def compared_by(embedder: EmbedderIdentity, model: str) -> EmbedderIdentity:
@@ -105,6 +126,7 @@ class Comparer:
 
     def __init__(self, llm: HttpLanguageModel, at_once: int = AT_ONCE) -> None:
         self._llm = llm
+        self._at_once = at_once
         self._turn = asyncio.Semaphore(at_once)
         self._kept: LRU[str, Reply] = LRU(MAX_KEPT)
 
@@ -112,7 +134,7 @@ class Comparer:
         self,
         question: str,
         texts: Sequence[str],
-        order: Sequence[int] | None = None,
+        groups: Sequence[Group] | None = None,
         *,
         most: int = MAX_COMPARED,
         model: str | None = None,
@@ -120,47 +142,58 @@ class Comparer:
         deadline_s: float | None = None,
         known: Mapping[str, Reply] | None = None,
     ) -> Comparison:
-        """Compare n distinct texts that answer a question.
+        """Compare texts that answer a question.
 
-        order: positions of the texts, the most important first; None for the order of `texts`. Only the first
-        `most` are compared. model: None for the default. deadline_s: for the whole comparison. known: replies
-        of an earlier comparison. Raises DeadlineExceeded, LLMBadResponse if two models reply, and the errors
-        of the LLM.
+        groups: None for one group of all texts in their order. most: texts compared in the order of a group.
+        model: None for the default. deadline_s: for the whole comparison. known: replies of an earlier
+        comparison. Raises DeadlineExceeded, LLMBadResponse if two models reply, and the errors of the LLM.
         """
         leader = await asyncio.to_thread(_leaders, texts)
-        ranked = range(len(texts)) if order is None else order
-        chosen = list(dict.fromkeys(leader[i] for i in ranked if 0 < len(texts[i]) <= MAX_CHARS))[:most]
-        same = np.full((len(texts), len(texts)), np.nan)
+        everything = range(len(texts))
+        groups = [Group(everything, everything)] if groups is None else groups
+        compared = [_chosen(group, leader, texts, most) for group in groups]
+        pairs = list(dict.fromkeys(chain.from_iterable(permutations(chosen, 2) for chosen in compared)))
         usage, by_model, replies, is_silent = Usage(), "", dict[str, Reply](), False
-        if len(chosen) > 1:
-            compared = [texts[i] for i in chosen]
-            pairs = [*permutations(compared, 2), *((UNRELATED, text) for text in compared)]
+        yes = dict[Pair, float | None]()
+        if pairs:
             part = (asked_part(question) or question[-MAX_QUESTION:])[:MAX_CHARS]
+            singles = dict.fromkeys(i for pair in pairs for i in pair)
+            keys: list[Pair] = [*pairs, *((None, i) for i in singles)]
+            shown = [(UNRELATED if i is None else texts[i], texts[j]) for i, j in keys]
             request = partial(_request, part, model=model, priority=priority)
-            keyed, usage = await self._ask([request(pair) for pair in pairs], deadline_s, known or {})
+            keyed, usage = await self._ask(shown, request, deadline_s, known or {})
             models = {replying for _, (_, replying) in keyed}
             if len(models) > 1:
                 raise LLMBadResponse("Two models compared the answers to one question.")
             [by_model] = models
-            yes = {pair: probability for pair, (_, (probability, _)) in zip(pairs, keyed, strict=True)}
+            yes = {pair: probability for pair, (_, (probability, _)) in zip(keys, keyed, strict=True)}
             is_silent = all(probability is None for probability in yes.values())
             replies = {key: reply for key, reply in keyed if reply[0] is not None}
-            same[np.ix_(chosen, chosen)] = _both_orders(compared, yes)
-        same = same[np.ix_(leader, leader)]
-        same[np.equal.outer(leader, leader)] = 1.0
+        same = [
+            _same(group.positions, leader, chosen, yes)
+            for group, chosen in zip(groups, compared, strict=True)
+        ]
         return Comparison(same, by_model, usage, replies, is_silent)
 
     async def _ask(
-        self, requests: Sequence[GenerationRequest], deadline_s: float | None, known: Mapping[str, Reply]
+        self,
+        shown: Sequence[tuple[str, str]],
+        request_of: Callable[[tuple[str, str]], GenerationRequest],
+        deadline_s: float | None,
+        known: Mapping[str, Reply],
     ) -> tuple[list[tuple[str, Reply]], Usage]:
-        """Return the key and the reply of each request, and the tokens of the calls."""
-        usages = list[Usage]()
+        """Return the key and the reply of each pair of texts, and the tokens of the calls.
+
+        A comparison has at most `at_once` calls waiting, so that another comparison need not wait for all.
+        """
+        usages, keyed, pending = list[Usage](), dict[int, tuple[str, Reply]](), iter(enumerate(shown))
 
         async def ask(request: GenerationRequest) -> tuple[str, Reply]:
             identity = self._llm.identity(request)
             key = _key(request, identity.model)
             # Until the model has answered once, its name may differ from the configured one.
             if identity.answered and (kept := known.get(key) or self._kept.get(key)) is not None:
+                await asyncio.sleep(0)  # thousands of known replies must not hold up other requests
                 return key, kept
             async with self._turn:
                 generation = await self._llm.generate(request)
@@ -171,16 +204,24 @@ class Comparer:
                 self._kept.put(key, reply)
             return key, reply
 
+        async def work() -> None:
+            for i, pair in pending:
+                keyed[i] = await ask(request_of(pair))
+
         try:
             async with asyncio.timeout(deadline_s), asyncio.TaskGroup() as group:
-                calls = [group.create_task(ask(request)) for request in requests]
+                if not self._llm.identity(request_of(shown[0])).answered:
+                    i, pair = next(pending)
+                    keyed[i] = await ask(request_of(pair))
+                for _ in range(self._at_once):
+                    group.create_task(work())
         except TimeoutError:
             raise DeadlineExceeded("The answers were not compared in time.") from None
         except BaseExceptionGroup as failed:
             raise failed.exceptions[0] from None
         prompt = sum(usage.prompt_tokens for usage in usages)
         completion = sum(usage.completion_tokens for usage in usages)
-        return [call.result() for call in calls], Usage(prompt, completion)
+        return [keyed[i] for i in range(len(shown))], Usage(prompt, completion)
 
 
 def probability_of_yes(first_tokens: Mapping[str, float]) -> float | None:
@@ -204,17 +245,35 @@ def _leaders(texts: Sequence[str]) -> NDArray[np.intp]:
     return np.array([first.setdefault(key, i) for i, key in enumerate(keys)], dtype=np.intp)
 
 
-def _both_orders(texts: Sequence[str], yes: Mapping[tuple[str, str], float | None]) -> Floats:
-    """Return P(same) of k texts, (k, k), NaN on the diagonal and if unknown.
+def _chosen(group: Group, leader: NDArray[np.intp], texts: Sequence[str], most: int) -> list[int]:
+    """Return the positions of the compared texts of a group, one for texts of equal words."""
+    ranked, further = (
+        dict.fromkeys(int(leader[i]) for i in part if 0 < len(texts[i]) <= MAX_CHARS)
+        for part in (group.order, group.further)
+    )
+    return list(dict.fromkeys([*[*ranked][:most], *further]))
 
-    yes: P(Yes) of each ordered pair, and of `UNRELATED` with each text.
-    """
-    ordered = np.array([[yes.get((first, second)) for second in texts] for first in texts], dtype=np.float64)
-    both = np.minimum(ordered, ordered.T)
-    unrelated = [yes[UNRELATED, text] for text in texts]
-    misleading = [value is None or value > MAX_UNRELATED for value in unrelated]
-    both[misleading], both[:, misleading] = np.nan, np.nan
-    return np.asarray(both)
+
+def _same(
+    positions: Sequence[int],
+    leader: NDArray[np.intp],
+    compared: Sequence[int],
+    yes: Mapping[Pair, float | None],
+) -> Floats:
+    """Return P(same) of k texts, (k, k). compared: positions of their leaders that were compared."""
+    ordered = np.array([[yes.get((i, j)) for j in compared] for i in compared], dtype=np.float64)
+    known = np.minimum(ordered, ordered.T).reshape(len(compared), len(compared))
+    unrelated = np.array([yes.get((None, i)) for i in compared], dtype=np.float64)
+    misleading = ~(unrelated <= MAX_UNRELATED)
+    known[misleading], known[:, misleading] = np.nan, np.nan
+    leaders = leader[np.asarray(positions, dtype=np.intp)]
+    place = {i: at for at, i in enumerate(compared)}
+    rows = [at for at, i in enumerate(leaders.tolist()) if i in place]
+    columns = [place[int(leaders[at])] for at in rows]
+    same = np.full((len(leaders), len(leaders)), np.nan)
+    same[np.ix_(rows, rows)] = known[np.ix_(columns, columns)]
+    same[np.equal.outer(leaders, leaders)] = 1.0
+    return same
 
 
 def _request(

@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal, InvalidOperation, Overflow
+from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
 
@@ -152,6 +153,7 @@ def asked_part(prompt: str) -> str:
     return last[start:].strip()
 
 
+@lru_cache(maxsize=16)  # a score needs them more than once
 def words_of_question(question: str) -> frozenset[str]:
     """Return the words of a question that its answers need not repeat: all but those near an "or"."""
     words = asked_part(question).split()

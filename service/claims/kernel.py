@@ -12,7 +12,6 @@ Each factor is a kernel with K(a, a) = 1, so their product is a kernel too (Schu
 density matrices applies. `kernel_vectors` returns unit vectors that realize it.
 """
 
-import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -108,7 +107,10 @@ def kernel_matrix(reading: Reading, embeddings: ArrayLike) -> Floats:
     rows = unit_rows(embeddings)
     numbers = [dict(_weighted(of_text)) for of_text in reading.quantities]
     names = [dict.fromkeys(of_text, NAME) for of_text in reading.names]
-    kernel = rows @ rows.T * _fact_cosines(numbers) * _fact_cosines(names)
+    kernel = rows @ rows.T
+    for facts in (numbers, names):
+        if any(facts):
+            kernel *= _fact_cosines(facts)
     return kernel * np.where(np.equal.outer(reading.negated, reading.negated), 1.0, NEGATION)
 
 
@@ -130,18 +132,20 @@ def _fact_cosines(facts_of_texts: Sequence[Mapping[str, float]]) -> Floats:
     """Return the cosines (n, n) of the facts of texts, in (0, 1]: 1 for the same facts, or none in both.
 
     A text's vector has the coordinate sqrt(weight) for each fact, and the coordinate sqrt(`COMMON`). The
-    vectors are not built, because answers may contain tens of thousands of numbers.
+    vectors are not built, because answers may contain tens of thousands of numbers. A fact has one weight.
     """
-    holders = defaultdict[str, tuple[list[int], list[float]]](lambda: ([], []))
+    holders, weights = defaultdict[str, list[int]](list), dict[str, float]()
     for i, facts in enumerate(facts_of_texts):
-        for fact, weight in facts.items():
-            places, roots = holders[fact]
-            places.append(i)
-            roots.append(math.sqrt(weight))
+        weights.update(facts)
+        for fact in facts:
+            holders[fact].append(i)
     products = np.full((len(facts_of_texts), len(facts_of_texts)), COMMON)
-    for places, roots in holders.values():
-        products[np.ix_(places, places)] += np.outer(roots, roots)
-    lengths = np.sqrt([COMMON + sum(facts.values()) for facts in facts_of_texts])
+    for fact, places in holders.items():
+        if len(places) > 1:
+            products[np.ix_(places, places)] += weights[fact]
+    squared = np.array([COMMON + sum(facts.values()) for facts in facts_of_texts])
+    np.fill_diagonal(products, squared)
+    lengths = np.sqrt(squared)
     return np.asarray(products / np.outer(lengths, lengths))
 
 

@@ -7,15 +7,24 @@ other answers. Maps, fits and probabilities of short answers apply to these outc
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
+from service.claims.comparison import Group
 from service.claims.facts import asked_part, beyond, possible_questions, read_words
-from service.claims.kernel import Quantity, Reading, kernel_matrix, quantities_of, read_texts, realize
+from service.claims.kernel import (
+    Quantity,
+    kernel_matrix,
+    quantities_of,
+    read_texts,
+    realize,
+    realize_first,
+    with_comparison,
+)
 from service.spectral.spectrum import unit_rows
 
 Floats = NDArray[np.float64]
@@ -59,73 +68,157 @@ class MatchedClaim:
     example: str | None
 
 
-def match_claims(
-    claims: Sequence[str],
-    answers: Sequence[Sequence[str]],
-    vectors: Mapping[str, NDArray[np.float32]],
-    *,
-    question: str,
-    references: Sequence[str] = (),
-) -> Iterator[MatchedClaim]:
-    """Yield each claim compared with m drawn answers.
+class Matcher:
+    """Compares claims with m drawn answers.
 
     answers: the sentences of each. vectors: (d,), by text, of each sentence and of its words that the
     question lacks. In a prompt with several questions, sentences about the same question as the claim
     precede nearer ones. Raises ValueError without answers.
     """
-    if not answers:
-        raise ValueError("a claim needs at least one drawn answer")
-    table = list(dict.fromkeys(chain.from_iterable(answers)))
-    row = {text: i for i, text in enumerate(table)}
-    rows = [np.array([row[text] for text in answer], dtype=np.intp) for answer in answers]
-    texts = [*table, *claims, *references]
-    compared = beyond(texts, question)
-    whole = unit_rows([vectors[text] for text in texts])
-    reading = read_texts(texts, compared, question, len(table))
-    kernel = kernel_matrix(reading, [vectors[text] for text in compared])
-    part = asked_part(question)
-    question_numbers = {quantity.number for quantity in quantities_of(read_words(part), part)}
-    questions = possible_questions(texts, question)
-    end = len(table) + len(claims)  # of the claims, where the references begin
-    for claim in range(len(table), end):
-        cosines = whole @ whole[claim]
-        is_own = [not questions[claim].isdisjoint(of_text) for of_text in questions]
-        preferred = np.array(is_own) & (cosines >= SPEAKS)
-        nearest = [_nearest(of_answer, cosines, preferred) for of_answer in rows]
-        spoken = sorted({i for i in nearest if i is not None and cosines[i] >= SPEAKS})
-        near = [i for i in range(end, len(texts)) if cosines[i] >= SPEAKS]
-        chosen = [*spoken, claim, *sorted(near, key=cosines.__getitem__)[-1:]]
-        outcomes, index, others = _space(kernel[np.ix_(chosen, chosen)], spoken, nearest)
-        differing = {i for i in spoken if not _agrees(reading, claim, i, cosines[i], question_numbers)}
-        differ = sum(i in differing for i in nearest)
-        silent = sum(i not in spoken for i in nearest)
-        yield MatchedClaim(
+
+    def __init__(
+        self,
+        claims: Sequence[str],
+        answers: Sequence[Sequence[str]],
+        vectors: Mapping[str, NDArray[np.float32]],
+        *,
+        question: str,
+        references: Sequence[str] = (),
+    ) -> None:
+        if not answers:
+            raise ValueError("a claim needs at least one drawn answer")
+        table = list(dict.fromkeys(chain.from_iterable(answers)))
+        row = {text: i for i, text in enumerate(table)}
+        self._answers = [np.array([row[text] for text in answer], dtype=np.intp) for answer in answers]
+        self._texts = [*table, *claims, *references]
+        self._claims = range(len(table), len(table) + len(claims))
+        compared = beyond(self._texts, question)
+        self._whole = unit_rows([vectors[text] for text in self._texts])
+        self._reading = read_texts(self._texts, compared, question, len(table))
+        self._kernel = kernel_matrix(self._reading, [vectors[text] for text in compared])
+        part = asked_part(question)
+        self._question_numbers = {quantity.number for quantity in quantities_of(read_words(part), part)}
+        self._questions = possible_questions(self._texts, question)
+        self._nears = dict[int, _Near]()
+
+    @property
+    def texts(self) -> Sequence[str]:
+        """Return the n texts that an LLM may compare: sentences of the answers, claims and references."""
+        return self._texts
+
+    def groups(self) -> list[Group]:
+        """Return one group for each claim: positions in `texts` that an LLM compares.
+
+        The claim is first. The sentences that speak of it follow, the more frequent first. Its reference, if
+        any, is compared in any case. If no answer speaks of a claim, nothing is compared.
+        """
+        groups = list[Group]()
+        for row in self._claims:
+            near = self._near(row)
+            spoken = sorted(near.spoken, key=lambda i: -near.nearest.count(i))
+            references = near.chosen[len(near.spoken) + 1 :]
+            order, further = ([row, *spoken], references) if spoken else ((), ())
+            groups.append(Group(near.chosen, order, further))
+        return groups
+
+    def matches(self, same: Sequence[Floats] = ()) -> Iterator[MatchedClaim]:
+        """Yield each claim compared with the answers. same: P(same) of its group, if an LLM compared them."""
+        for i, row in enumerate(self._claims):
+            yield self._match(row, same[i] if same else None)
+
+    def _match(self, row: int, same: Floats | None) -> MatchedClaim:
+        near = self._near(row)
+        spoken, cosines = near.spoken, near.cosines
+        kernel = self._kernel[np.ix_(near.chosen, near.chosen)]
+        if same is not None and spoken:
+            vectors = realize_first(with_comparison(kernel, same), len(spoken))
+        else:
+            vectors = realize(kernel)
+        outcomes, index, others = _space(vectors, spoken, near.nearest)
+        differing = {i for i in spoken if not self._agrees(row, i, cosines[i])}
+        differ = sum(i in differing for i in near.nearest)
+        silent = sum(i not in spoken for i in near.nearest)
+        return MatchedClaim(
             outcomes,
             index,
             others[0],
-            others[1] if near else None,
-            np.array([-np.inf if i is None else cosines[i] for i in nearest]),
-            Support(len(answers) - silent - differ, differ, silent),
-            table[min(differing, key=cosines.__getitem__)] if differing else None,
+            others[1] if len(others) > 1 else None,
+            np.array([-np.inf if i is None else cosines[i] for i in near.nearest]),
+            Support(len(self._answers) - silent - differ, differ, silent),
+            self._texts[min(differing, key=cosines.__getitem__)] if differing else None,
         )
+
+    def _near(self, row: int) -> "_Near":
+        if row not in self._nears:
+            self._nears[row] = self._find_near(row)
+        return self._nears[row]
+
+    def _find_near(self, row: int) -> "_Near":
+        cosines = self._whole @ self._whole[row]
+        is_own = [not self._questions[row].isdisjoint(of_text) for of_text in self._questions]
+        preferred = np.array(is_own) & (cosines >= SPEAKS)
+        nearest = [_nearest(of_answer, cosines, preferred) for of_answer in self._answers]
+        spoken = sorted({i for i in nearest if i is not None and cosines[i] >= SPEAKS})
+        references = [i for i in range(self._claims.stop, len(self._texts)) if cosines[i] >= SPEAKS]
+        chosen = [*spoken, row, *sorted(references, key=cosines.__getitem__)[-1:]]
+        return _Near(cosines, nearest, spoken, chosen)
+
+    def _agrees(self, claim: int, sentence: int, cosine: float) -> bool:
+        """Return True if a sentence agrees with a claim, by their facts.
+
+        It disagrees if only one of the two is negated, if each has a number that the other lacks, or if it
+        has none of the claim's numbers that the question lacks. If both have names, at least half of the
+        names in the text with fewer names must be in the other. A sentence without names agrees by its
+        numbers.
+        """
+        reading, question_numbers = self._reading, self._question_numbers
+        numbers, others = reading.quantities[claim], reading.quantities[sentence]
+        missing, further = _less(numbers, others), _less(others, numbers)
+        if reading.negated[claim] != reading.negated[sentence] or (missing and further):
+            return False
+        names, other_names = reading.names[claim].keys(), reading.names[sentence].keys()
+        own = [quantity for quantity in numbers if quantity.number not in question_numbers]
+        if not own and not names:
+            is_known = all(quantity.number in question_numbers for quantity in further)
+            return not other_names and is_known and cosine >= AGREES
+        if own and not _less(own, missing):
+            return False
+        if names and other_names:
+            return 2 * len(names & other_names) >= min(len(names), len(other_names))
+        return bool(own) or not names
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Near:
+    """The texts near a claim. Numbers are positions in `Matcher.texts`.
+
+    cosines: (n,), of the claim to each text. nearest: the sentence of each answer; None without sentences.
+    spoken: those that speak of the claim. chosen: these, the claim, and its reference, if any.
+    """
+
+    cosines: Floats
+    nearest: Sequence[int | None]
+    spoken: Sequence[int]
+    chosen: Sequence[int]
 
 
 def _space(
-    kernel: Floats, spoken: Sequence[int], nearest: Sequence[int | None]
+    realized: Floats, spoken: Sequence[int], nearest: Sequence[int | None]
 ) -> tuple[Floats, NDArray[np.intp], Floats]:
     """Return the outcomes (k, m + 3) of m answers, the outcome of each answer (m,), and the other texts.
 
-    kernel: of the sentences that speak of a claim, then the claim, then its reference, if any. nearest: the
-    row of each answer's sentence; an answer with a sentence outside `spoken` is a separate outcome.
+    realized: the vectors of the sentences that speak of a claim, then of the claim, then of its reference, if
+    any. nearest: the row of each answer's sentence; an answer with a sentence outside `spoken` is a separate
+    outcome.
     """
     width = len(nearest) + 3
-    vectors = np.zeros((len(kernel), width))
-    vectors[:, : len(kernel)] = realize(kernel)
+    vectors = np.zeros((len(realized), width))
+    vectors[:, : realized.shape[1]] = realized
     place = {i: at for at, i in enumerate(spoken)}
     silent = [j for j, i in enumerate(nearest) if i not in place]
     index = np.array([place.get(i, 0) if i is not None else 0 for i in nearest], dtype=np.intp)
     index[silent] = len(spoken) + np.arange(len(silent))
-    directions = np.eye(width)[len(kernel) : len(kernel) + len(silent)]
+    directions = np.eye(width)[len(realized) : len(realized) + len(silent)]
     return np.concatenate([vectors[: len(spoken)], directions]), index, vectors[len(spoken) :]
 
 
@@ -135,29 +228,6 @@ def _nearest(rows: NDArray[np.intp], cosines: Floats, preferred: NDArray[np.bool
         return None
     rows = rows[preferred[rows]] if preferred[rows].any() else rows
     return int(rows[cosines[rows].argmax()])
-
-
-def _agrees(reading: Reading, claim: int, sentence: int, cosine: float, question_numbers: Set[str]) -> bool:
-    """Return True if a sentence agrees with a claim.
-
-    It disagrees if only one of the two is negated, if each has a number that the other lacks, or if it has
-    none of the claim's numbers that the question lacks. If both have names, at least half of the names in
-    the text with fewer names must be in the other. A sentence without names agrees by its numbers.
-    """
-    numbers, others = reading.quantities[claim], reading.quantities[sentence]
-    missing, further = _less(numbers, others), _less(others, numbers)
-    if reading.negated[claim] != reading.negated[sentence] or (missing and further):
-        return False
-    names, other_names = reading.names[claim].keys(), reading.names[sentence].keys()
-    own = [quantity for quantity in numbers if quantity.number not in question_numbers]
-    if not own and not names:
-        is_known = all(quantity.number in question_numbers for quantity in further)
-        return not other_names and is_known and cosine >= AGREES
-    if own and not _less(own, missing):
-        return False
-    if names and other_names:
-        return 2 * len(names & other_names) >= min(len(names), len(other_names))
-    return bool(own) or not names
 
 
 def _less(quantities: Sequence[Quantity], others: Sequence[Quantity]) -> list[Quantity]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Literal, NamedTuple
 
-from service.claims.facts import normalize_number, normalize_text, words
+from service.claims.facts import LISTS, POWERS_OF_TEN, normalize_number, normalize_text, words
 
 Rule = Literal["equal", "contains", "contained", "spelling", "none"]
 
@@ -42,6 +42,10 @@ _DIGITS = {
 _ARTICLES = frozenset({"a", "an", "the"})
 _PLURAL_FROM = 4  # characters: "gas" and "yes" keep their s
 _SPELLING_FROM, _SPELLING_SHARE = 8, 1 / 8  # characters; edits by characters
+_LETTERS = 2  # characters of a word that names one of several, such as C in "vitamin C"
+# Without numerals of other languages that are English words: "5 cents" is not a longer number.
+_NUMERALS = {word for of_number in LISTS["numerals"].values() for word in of_number} - {"cent", "due", "once"}
+_NUMBER = re.compile(rf"\d+|{'|'.join(_NUMERALS)}|(?:{'|'.join(POWERS_OF_TEN)})(?:en?)?")
 _EXTRA_TOKENS = 2  # a short answer has at most 2 n + 2 tokens, n those of the reference
 
 # An answer negates a reference in the same clause (en, de, fr, es, it, pt, nl, sv, da, ru; without accents).
@@ -82,8 +86,9 @@ def verdict(answer: str, references: Iterable[str]) -> Rule:
     """Return the rule by which the answer is right, "none" for a wrong answer.
 
     equal: the answer and a reference have the same words. contains: the reference stands in the answer.
-    contained: the answer stands in the reference and is at least half of it. spelling: both differ in an
-    eighth of their letters at most, and hold no number. Case, accents, plurals, articles and the form of a
+    contained: the answer stands in the reference, is at least half of it, and is not a part of a number in
+    words ("one" of "one hundred"). spelling: both differ in an eighth of their letters at most, contain no
+    number, and differ in no word of one or two letters. Case, accents, plurals, articles and the form of a
     number are ignored.
 
     An answer does not contain a reference that it negates ("not Berlin"), offers as one of several ("Berlin
@@ -140,7 +145,9 @@ def _rule(answer: str, reference: str) -> Rule:
         places = _places(of_answer, wanted)
         if any(_is_meant(answer, of_answer[i].start, of_answer[i + len(wanted) - 1].end) for i in places):
             return "contains"
-    if 2 * len(present) >= len(wanted) and any(True for _ in _places(of_reference, present)):
+    if 2 * len(present) >= len(wanted) and any(
+        not _is_part_of_number(wanted, i, i + len(present)) for i in _places(of_reference, present)
+    ):
         return "contained"
     return "spelling" if _same_spelling(" ".join(present), " ".join(wanted)) else "none"
 
@@ -167,11 +174,22 @@ def _places(tokens: Sequence[_Token], wanted: Sequence[str]) -> Iterator[int]:
             yield i
 
 
+def _is_part_of_number(tokens: Sequence[str], start: int, end: int) -> bool:
+    """Return True if a piece of a text cuts a number written in words: "one" of "one hundred"."""
+    return any(
+        0 < cut < len(tokens) and _NUMBER.fullmatch(tokens[cut - 1]) and _NUMBER.fullmatch(tokens[cut])
+        for cut in (start, end)
+    )
+
+
 def _same_spelling(answer: str, reference: str) -> bool:
     from rapidfuzz.distance import Levenshtein
 
     longest = max(len(answer), len(reference))
     if longest < _SPELLING_FROM or any(character.isdigit() for character in answer + reference):
+        return False
+    pairs = zip_longest(answer.split(), reference.split(), fillvalue="")
+    if any(a != b and max(len(a), len(b)) <= _LETTERS for a, b in pairs):  # "vitamin C" and "vitamin D"
         return False
     shorter, longer = sorted((answer, reference), key=len)
     is_negated = longer.endswith(shorter)  # "symmetric" in "asymmetric"

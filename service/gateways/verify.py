@@ -1,6 +1,5 @@
 """POST /verify, with which vLLM's semantic router checks the answer of a small model."""
 
-import math
 from dataclasses import replace
 from typing import Annotated
 
@@ -17,7 +16,7 @@ from service.llm.port import Message, is_blank
 from service.scoring.request import Answer, PromptText
 from service.scoring.routes import BODY_CODES, LLM_CODES, PART_CODES
 from service.scoring.score import Claim, Score, ScoreCommand
-from service.scoring.service import ScoringBody, ScoringDep, ScoringService
+from service.scoring.service import ScoringBody, ScoringDep
 
 router = APIRouter(tags=["gateways"], dependencies=[Depends(score_scope)], route_class=JsonRoute)
 DEADLINE_S = 50.0  # the router's default timeout is 60 s; a score of fewer answers is better than none
@@ -84,14 +83,25 @@ async def post_verify(
     `confidence` is P(correct) of the active calibration. If no calibration provides it, the error 503
     `no_probability` gives the reason. Raw values are not probabilities and are not returned as `confidence`.
     """
+    if body.context:
+        turns = (Message("system", body.context), Message("user", body.question))
+        generation = app.serving.request(messages=turns)
+    else:
+        generation = app.serving.request(prompt=body.question)
     # A blank answer is right with probability 0, unless empty answers have a meaning.
     is_failed = is_blank(body.answer) and app.scorer.empty_answers == FAILED
+    command = ScoreCommand(
+        replace(generation, deadline_s=DEADLINE_S),
+        candidate=None if is_failed else body.answer,
+        arrived=request.scope.get("eigencal.arrived"),
+    )
     confidence = 0.0
 
     async def verify() -> Score:
         nonlocal confidence
-        score = await app.scorer.score(_command(app, body, request.scope.get("eigencal.arrived"), is_failed))
-        confidence = 0.0 if is_failed else probability_correct(score)
+        score = await app.scorer.score(command)
+        if not is_failed:
+            confidence = probability_correct(score)  # here, so that its error is counted
         return score
 
     score = await app.serve(request, "gateway", verify)
@@ -111,29 +121,12 @@ async def post_verify(
     return Response(content.model_dump_json(), headers=headers, media_type="application/json")
 
 
-def _command(
-    app: ScoringService, body: VerifyRequest, arrived: float | None, is_failed: bool
-) -> ScoreCommand:
-    if body.context:
-        turns = (Message("system", body.context), Message("user", body.question))
-        generation = app.serving.request(messages=turns)
-    else:
-        generation = app.serving.request(prompt=body.question)
-    candidate = None if is_failed else body.answer
-    return ScoreCommand(replace(generation, deadline_s=DEADLINE_S), candidate=candidate, arrived=arrived)
-
-
 def probability_correct(score: Score) -> float:
-    """Return P(correct) of a score's candidate, in [0, 1]. Raises NoProbability if it is unknown."""
-    candidate = score.candidate
-    correct = None if candidate is None else candidate.probability_correct
-    if score.unavailable_reason is None and (not score.supported or (score.is_refused and correct is None)):
-        # Decisions never let such a text through. After an error, a router that fails open would forward it.
-        correct = 0.0
-    if score.unavailable_reason is not None or correct is None or not math.isfinite(correct):
-        why = score.unavailable_reason or "the correctness model gives no finite number"
-        about = [
-            w.message for w in score.warnings if w.code.startswith(("calibration_", "default_", "evidence_"))
-        ]
-        raise NoProbability(" ".join([f"The probability that an answer is right is unknown: {why}.", *about]))
-    return min(max(correct, 0.0), 1.0)
+    """Return P(correct) of a score's candidate, 0..1. Raises NoProbability if no calibration gives it."""
+    if score.unavailable_reason is not None:
+        codes = ("calibration_", "default_", "evidence_")
+        about = [warning.message for warning in score.warnings if warning.code.startswith(codes)]
+        text = f"The probability that an answer is right is unknown: {score.unavailable_reason}."
+        raise NoProbability(" ".join([text, *about]))
+    # Refusals have no P(correct), and decisions let neither them nor unsupported answers through.
+    return (score.decisive or 0.0) if score.supported else 0.0

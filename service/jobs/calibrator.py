@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -36,6 +36,7 @@ from service.calibration.material import (
     answered,
     assemble,
     check_made_by,
+    claim_matcher,
     claim_material,
     claim_texts,
     conformal_reference,
@@ -47,11 +48,21 @@ from service.calibration.material import (
 from service.calibration.promotion import Promotion, promote
 from service.calibration.rows import DevRow
 from service.calibration.store import SqlCalibrations
-from service.claims.comparison import MAX_COMPARED, SILENT, Compare, Comparer, compared_by
+from service.claims.comparison import (
+    MAX_COMPARED,
+    MAX_COMPARED_OF_CLAIM,
+    SILENT,
+    Compare,
+    Comparer,
+    Group,
+    compared_by,
+)
+from service.claims.matching import Matcher
 from service.embedding.port import (
     LLM,
     Embedder,
     EmbedderIdentity,
+    Kernel,
     distinct,
     outcome_vectors,
     texts_to_embed,
@@ -306,6 +317,51 @@ async def in_thread(
         working.cancel()
 
 
+@dataclass(frozen=True, eq=False)
+class EmbeddedRows:
+    """The rows of a job with the vectors of their texts.
+
+    made_by: the embedder of every vector. vectors: one per text; place: the row of each text in `vectors`.
+    sentences: by row; its claims are compared with them. None if the rows are whole answers.
+    """
+
+    rows: Sequence[DevRow]
+    num_samples: int
+    made_by: EmbedderIdentity
+    vectors: NDArray[np.float32]
+    place: dict[str, int]
+    sentences: Sequence[Sentences] | None
+
+    def matcher(self, i: int) -> Matcher | None:
+        """Return the matcher of a row's claims; None if the rows are whole answers."""
+        if self.sentences is None:
+            return None
+        return claim_matcher(self.rows[i], self.sentences[i], self._by_text)
+
+    def material(self, compared: "Compared | None") -> DevSet:
+        """Return the input of a fit. compared: the LLM's comparisons, if it compares the texts."""
+        made_by, dimension = self.made_by, self.made_by.dimension
+        same = () if compared is None else compared.same
+        if compared is not None:
+            made_by = compared_by(made_by, compared.model)
+        prompts = [row.question for row in self.rows]
+        questions = [self.vectors[self.place[text], :dimension] if text else None for text in prompts]
+        if self.sentences is None:
+            of_rows = [of_row for [of_row] in same]
+            material = assemble(
+                self.rows, self.num_samples, self.vectors, self.place, dimension, made_by.kernel, of_rows
+            )
+            return replace(material, made_by=made_by, questions=questions)
+        vectors = self._by_text
+        material = claim_material(self.rows, self.sentences, vectors, self.num_samples, dimension, same)
+        assert material.groups is not None
+        return replace(material, made_by=made_by, questions=[questions[group] for group in material.groups])
+
+    @cached_property
+    def _by_text(self) -> dict[str, NDArray[np.float32]]:
+        return {text: self.vectors[i] for text, i in self.place.items()}
+
+
 @dataclass(eq=False)
 class Embedding:
     """Embeds the distinct texts of a job in small chunks, with lower priority than live scores."""
@@ -315,61 +371,39 @@ class Embedding:
     live_priority: LivePriority = field(default_factory=LivePriority)
     patience: RetryPolicy = field(default_factory=RetryPolicy)
 
-    async def material(
-        self,
-        job: RunningJob,
-        rows: Sequence[DevRow],
-        num_samples: int,
-        unit: Unit = "answer",
-        compared: "Compared | None" = None,
-    ) -> DevSet:
-        """Return the rows, or their claims, as vectors, all of one embedder.
+    async def embedded(
+        self, job: RunningJob, rows: Sequence[DevRow], num_samples: int, unit: Unit, kernel: Kernel
+    ) -> EmbeddedRows:
+        """Return the rows with the vectors that the kernel needs.
 
-        compared: what an LLM says of the answers of each row, if it compares them. Raises EmbedderUnavailable
-        once patience ends, Conflict if the embedder changes, JobEndedError, and InvalidDevData for more
-        sentences than fit into memory.
+        Raises EmbedderUnavailable once patience ends, Conflict if the embedder changes, JobEndedError, and
+        InvalidDevData for more sentences than fit into memory.
         """
-        kernel = LLM if compared is not None else self.embedder.kernel
-        prompts, sentences = [row.question for row in rows], list[Sentences]()
+        sentences = None
         if unit == "claim":
             sentences = await asyncio.to_thread(lambda: [sentences_of(row) for row in rows])
-        of_rows = claim_texts(rows, sentences) if unit == "claim" else all_texts(rows, kernel)
+        of_rows = all_texts(rows, kernel) if sentences is None else claim_texts(rows, sentences)
         if len(of_rows) > MAX_TEXTS:
             raise InvalidDevData(
                 f"The rows contain {len(of_rows)} sentences; at most {MAX_TEXTS} fit into memory."
             )
-        # For each claim, the vectors of m outcomes with m + 1 coordinates, in float64.
+        # For each claim, in float64: m outcomes of m + 1 coordinates, and P(same) of about m texts, if any.
         size = 8 * sum(len(row.claims) for row in rows) * num_samples * (num_samples + 1)
+        size *= 2 if kernel == LLM else 1
         if unit == "claim" and size > MAX_CLAIMS_BYTES:
             raise InvalidDevData(
                 f"Claims judged by {num_samples} answers each would take {size >> 20} MiB; "
                 f"{MAX_CLAIMS_BYTES >> 20} are allowed. Send fewer rows, or ask for fewer answers."
             )
         # Questions last, so that the answers of a row stay consecutive.
-        texts = list(dict.fromkeys([*of_rows, *(text for text in prompts if text)]))
+        texts = list(dict.fromkeys([*of_rows, *(row.question for row in rows if row.question)]))
         notify = partial(self.jobs.note, job.id)
         await self.jobs.stage(job.id, "embedding", len(texts))
-        embedded = texts_to_embed(texts, self.embedder.empty_answers)
+        to_embed = texts_to_embed(texts, self.embedder.empty_answers)
         identity = await embedder_identity(self.embedder, self.patience, notify, ask_anew=True)
-        vectors = outcome_vectors(texts, await self._embed(embedded, identity, job.id))
+        vectors = outcome_vectors(texts, await self._embed(to_embed, identity, job.id))
         place = {text: i for i, text in enumerate(texts)}
-        questions = [vectors[place[text], : identity.dimension] if text else None for text in prompts]
-        if unit == "answer":
-            same = () if compared is None else compared.same
-            made_by = replace(identity, kernel=kernel)
-            if compared is not None:
-                made_by = compared_by(identity, compared.model)
-            material = await asyncio.to_thread(
-                assemble, rows, num_samples, vectors, place, identity.dimension, kernel, same
-            )
-            return replace(material, made_by=made_by, questions=questions)
-        of_text = {text: vectors[i] for text, i in place.items()}
-        material = await asyncio.to_thread(
-            claim_material, rows, sentences, of_text, num_samples, identity.dimension
-        )
-        assert material.groups is not None
-        by_claim = [questions[group] for group in material.groups]
-        return replace(material, made_by=identity, questions=by_claim)
+        return EmbeddedRows(rows, num_samples, identity, vectors, place, sentences)
 
     async def _embed(
         self, texts: Sequence[str], identity: EmbedderIdentity, job_id: str
@@ -390,9 +424,13 @@ class Embedding:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Compared:
-    """What an LLM, of this name, says of each two `texts_of` each row, (k, k) by row."""
+    """An LLM's comparisons of the texts of each row.
 
-    same: Sequence[NDArray[np.float64]]
+    same: by row, P(same) of each group, (k, k): of its `texts_of`, or one for each claim.
+    model: the LLM's name.
+    """
+
+    same: Sequence[Sequence[NDArray[np.float64]]]
     model: str
 
 
@@ -406,64 +444,73 @@ class Comparing:
     patience: RetryPolicy = field(default_factory=RetryPolicy)
     wait_s: float = 1.0
 
-    async def compared(self, job: RunningJob, rows: Sequence[DevRow]) -> Compared:
-        """Return what the LLM says of the answers, the references and the judged answer of each row.
+    async def compared(self, job: RunningJob, embedded: EmbeddedRows) -> Compared:
+        """Return the LLM's comparisons of each row's answers, references and judged texts.
 
-        Of a row that the LLM server refuses nothing is known. Raises Conflict when two models compare,
+        If the LLM server refuses a row, its values are NaN. Raises Conflict when two models compare,
         JobEndedError, what the LLM raises once patience ends, and what it refuses if it takes no row.
         """
-        notify, found, models = partial(self.jobs.note, job.id), list[NDArray[np.float64]](), set[str]()
+        notify, models = partial(self.jobs.note, job.id), set[str]()
+        found = list[Sequence[NDArray[np.float64]]]()
         refused: EigencalError | None = None
-        await self.jobs.stage(job.id, "comparing", len(rows))
-        for i, row in enumerate(rows, start=1):
-            texts = texts_of(row)
+        await self.jobs.stage(job.id, "comparing", len(embedded.rows))
+        for i, row in enumerate(embedded.rows):
+            if refused is not None and not models and i >= MOST_REFUSED:
+                raise refused
+            matcher = await asyncio.to_thread(embedded.matcher, i)
+            if matcher is None:
+                texts: Sequence[str] = texts_of(row)
+                groups, most = [group_of(row)], MAX_COMPARED
+            else:
+                texts = matcher.texts
+                groups, most = await asyncio.to_thread(matcher.groups), MAX_COMPARED_OF_CLAIM
             compare = partial(
                 self.comparer.compare,
                 row.question or "",
                 texts,
-                order_of(row),
-                most=MAX_COMPARED + REFERENCES_COMPARED,
+                groups,
+                most=most,
                 priority=Priority.JOB,
                 known=row.compared,
             )
             turn = partial(self.live_priority.turn, compare)
-            if refused is not None and not models and i > MOST_REFUSED:
-                raise refused
             try:
                 comparison = await self.patience.keep_trying(turn, notify)
             except LLMError as error:
                 if error.extra.get("llm_status") not in REFUSALS:
                     raise
                 refused = error
-                found.append(np.full((len(texts), len(texts)), np.nan))
-                continue
-            if comparison.replies.keys() - row.compared.keys():
-                keep = partial(self.jobs.keep_compared, job.id, row.line, comparison.replies)
-                await once_stored(keep, self.wait_s)
-            found.append(comparison.same)
-            if comparison.is_silent:
-                refused = LLMError(SILENT)
-                continue
-            models |= {comparison.model} - {""}
+                found.append([np.full((len(group.positions),) * 2, np.nan) for group in groups])
+            else:
+                found.append(comparison.groups)
+                if comparison.replies.keys() - row.compared.keys():
+                    keep = partial(self.jobs.keep_compared, job.id, row.line, comparison.replies)
+                    await once_stored(keep, self.wait_s)
+                if comparison.is_silent:
+                    refused = LLMError(SILENT)
+                else:
+                    models |= {comparison.model} - {""}
             if len(models) > 1:
                 raise Conflict(f"The answers of one calibration were compared by two models: {models}.")
             with contextlib.suppress(StoreUnavailable):
-                await self.jobs.progress(job.id, i)
+                await self.jobs.progress(job.id, i + 1)
         if refused is not None and not models:
             raise refused
         return Compared(found, next(iter(models), ""))
 
 
-def order_of(row: DevRow) -> list[int]:
-    """Return the positions of the `texts_of` a row that are compared.
+def group_of(row: DevRow) -> Group:
+    """Return the group of the `texts_of` a row.
 
-    Of the judged text and the answers as many as for a score, the more frequent first; and some references.
+    The judged text is first. The answers follow, the more frequent first. Some references are compared in any
+    case.
     """
     texts, index = distinct([draw.text for draw in row.draws])
     answers = np.argsort(-np.bincount(index, minlength=len(texts)), kind="stable").tolist()
-    references = [*range(len(texts), len(texts) + min(len(row.references), REFERENCES_COMPARED))]
-    judged = [] if row.answer is None else [len(texts) + len(row.references)]
-    return [*[*judged, *answers][:MAX_COMPARED], *references]
+    end = len(texts) + len(row.references)
+    references = range(len(texts), min(len(texts) + REFERENCES_COMPARED, end))
+    judged = [] if row.answer is None else [end]
+    return Group(range(end + len(judged)), [*judged, *answers], references)
 
 
 @dataclass(eq=False)
@@ -496,18 +543,19 @@ class Calibrator:
             stored, options.num_samples or default, rng(options.seed, Stream.COPIES), options.unit
         )
         fingerprint = await self._fingerprint(job, stored, identity, drawn=drawn)
+        by_llm = (options.compare or self.compare) == "llm"
+        kernel = LLM if by_llm else embedding.embedder.kernel
+        embedded = await embedding.embedded(job, rows, num_samples, options.unit, kernel)
+        check_same(fingerprint, with_embedder(fingerprint, embedded.made_by))
         compared = None
-        if (options.compare or self.compare) == "llm" and options.unit == "answer":
-            compared = await self.comparing.compared(job, rows)
+        if by_llm:
+            compared = await self.comparing.compared(job, embedded)
             compared = replace(compared, model=compared.model or fingerprint.model)
-            identity = compared_by(identity, compared.model)
-            fingerprint = with_embedder(fingerprint, identity)
-        all_rows = await embedding.material(job, rows, num_samples, options.unit, compared=compared)
+            fingerprint = with_embedder(fingerprint, compared_by(identity, compared.model))
+        all_rows = await asyncio.to_thread(embedded.material, compared)
         random = rng(options.seed, Stream.NEAR_COPIES)
         material = await asyncio.to_thread(without_near_copies, all_rows, random)
         num_near = len(all_rows.rows) - len(material.rows)
-        if material.made_by is not None:  # a different embedder if it changed during the job
-            check_same(fingerprint, with_embedder(fingerprint, material.made_by))
         active = self.calibrations.active(fingerprint.key())
         fitted = await self._fit(job, material, active)
         if fitted.method == "evidence":
@@ -596,10 +644,10 @@ class Calibrator:
 
     async def _fit(self, job: RunningJob, material: DevSet, active: Calibration | None) -> Fitted:
         weight = PRIOR_WEIGHT if job.options.prior_weight is None else job.options.prior_weight
-        kernel = self.embedding.embedder.kernel if material.made_by is None else material.made_by.kernel
+        assert material.made_by is not None
         # Of claims, and of answers that an LLM has compared, nothing is known that holds for other set-ups.
-        is_known = material.groups is None and kernel != LLM
-        priors = partial(packaged(kernel).prior, weight=weight) if is_known else no_prior
+        is_known = material.groups is None and material.made_by.kernel != LLM
+        priors = partial(packaged(material.made_by.kernel).prior, weight=weight) if is_known else no_prior
 
         def work(done: OnDone) -> Fitted:
             return fit_all(

@@ -13,6 +13,7 @@ import asyncio
 import logging
 import secrets
 import socket
+import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -42,6 +43,7 @@ OWNED = "The SQLite file is another process's: several replicas need PostgreSQL 
 _ENQUEUED, _PENDING = "ENQUEUED", "PENDING"
 # The engine of this process. DBOS is a singleton, and its workflows are plain functions without a `self`.
 _current: "DbosEngine | None" = None
+_dbos_lock = threading.Lock()
 
 
 @DBOS.workflow(name="job", max_recovery_attempts=None)
@@ -141,7 +143,7 @@ class DbosEngine:
         self._is_launched, self._last_open = True, time.monotonic()
         try:
             with opening(self._jobs_url):
-                await asyncio.to_thread(self._launch_dbos)
+                await asyncio.to_thread(_one_at_a_time, self._launch_dbos)
         except BaseException:
             await self._shut_down()
             raise
@@ -149,7 +151,7 @@ class DbosEngine:
     async def _shut_down(self) -> None:
         self._is_launched = False
         try:
-            await asyncio.to_thread(DBOS.destroy)
+            await asyncio.to_thread(_one_at_a_time, DBOS.destroy)
         finally:
             if self._presence is not None:
                 await self._presence.leave(self.executor_id)  # last: peers take over at once
@@ -257,6 +259,12 @@ class DbosEngine:
                 _listed, workflow_id_prefix=job_id, status=[_ENQUEUED, _PENDING]
             )
             await asyncio.to_thread(DBOS.cancel_workflows, [workflow.workflow_id for workflow in unfinished])
+
+
+def _one_at_a_time(work: Callable[[], None]) -> None:
+    """Launch or stop DBOS, after the thread that still does so: cancelling `to_thread` ends no thread."""
+    with _dbos_lock:
+        work()
 
 
 def queue_of(setup_key: str, kind: str = "jobs") -> str:

@@ -15,7 +15,7 @@ from service.llm.port import shape_hash
 from service.scoring.score import MAX_ITEMS
 
 JobState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
-JobStage = Literal["sampling", "comparing", "embedding", "fitting", "reporting"]
+JobStage = Literal["sampling", "embedding", "comparing", "fitting", "reporting"]
 MAX_CORRECTIONS = 10_000
 
 
@@ -53,7 +53,7 @@ class CalibrateOptions(RequestModel):
     compare: Compare | None = Field(
         None,
         description="How answers are compared, as in `POST /score`. A calibration applies to one way only. "
-        "Left out: the service's setting. Claims are compared by `embeddings`.",
+        "Left out: the service's setting.",
     )
     drawn_by: Literal["caller", "service"] = Field(
         "caller",

@@ -5,7 +5,7 @@ import itertools
 import json
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -19,6 +19,7 @@ from service.llm.admission import AdmissionQueue
 from service.llm.port import (
     GREEDY_BELOW,
     Api,
+    Draw,
     Generation,
     GenerationRequest,
     LLMIdentity,
@@ -42,6 +43,7 @@ from service.llm.wire import (
     pieces,
     read,
     refused_parameter,
+    refuses_stream,
 )
 from service.lru import LRU
 from service.remote import (
@@ -90,7 +92,8 @@ class HttpLanguageModel:
     At a sampling temperature of 0 all answers are equal, so one is drawn and repeated.
     Without `deadline_s`, a call is not streamed and raises DeadlineExceeded after `timeout_s` seconds,
     including waiting and retries. With `deadline_s`, the answer is streamed, and the choices that have ended
-    by then are returned.
+    by then are returned. `on_answer` also uses streaming; with an answer
+    regex, it is called only when all answers are complete.
     Connection errors and the status codes in `TRY_AGAIN` are retried `MAX_RETRIES` times, after a Retry-After
     of at most 5 s. `proxies_from_env`: use the proxies of HTTP_PROXY and similar variables.
     """
@@ -157,7 +160,8 @@ class HttpLanguageModel:
         wanted = 1 if is_greedy else request.num_samples
         deadline_s = self._timeout_s if request.deadline_s is None else request.deadline_s
         ends = asyncio.get_running_loop().time() + min(deadline_s, self._timeout_s)
-        with self._queue.admitted(request.priority, len(self._sizes(request.model or self._model, wanted))):
+        sizes = self._sizes(_with_mode(request, request.model or self._model), wanted)
+        with self._queue.admitted(request.priority, len(sizes)):
             model = request.model or await self._resolve_model()
             replies, failures = await self._draw(request, model, wanted, ends)
         if not request.model and any(isinstance(failure, ModelNotFound) for failure in failures):
@@ -172,6 +176,9 @@ class HttpLanguageModel:
         self._answered_by.put(_request_key(model, request), (answering, omitted))
         outputs = [draw for reply in replies for draw in reply.draws][:wanted]
         draws = await self._shape.read_off_loop(outputs)
+        if request.on_answer is not None and self._shape.answer_regex:
+            for draw in draws:
+                request.on_answer(draw.text)
         is_late = any(isinstance(failure, DeadlineExceeded) for failure in failures)
         return Generation(
             draws=draws * request.num_samples if is_greedy else draws,
@@ -247,7 +254,10 @@ class HttpLanguageModel:
         calls, missing = itertools.count(), wanted
         while missing > 0 and not failures:
             outcomes = await asyncio.gather(
-                *(self._call(request, model, n, next(calls), ends) for n in self._sizes(model, missing)),
+                *(
+                    self._call(request, model, n, next(calls), ends)
+                    for n in self._sizes(_with_mode(request, model), missing)
+                ),
                 return_exceptions=True,  # answers count even if other calls fail
             )
             for outcome in outcomes:
@@ -270,7 +280,8 @@ class HttpLanguageModel:
         """Call for n choices, without the optional parameters that the server refuses."""
         quirks = self._quirks
         # A server may accept a parameter in one API and refuse it in the other.
-        on_api = f"{request.api(self._api)} {model}"
+        in_mode = _with_mode(request, model)
+        on_api = f"{request.api(self._api)} {in_mode}"
         refused: set[str] = set()
         max_tokens: int | None = None
         while True:
@@ -281,8 +292,7 @@ class HttpLanguageModel:
             if "logprobs" in body and not request.num_alternatives and quirks.get(on_api, "top_logprobs"):
                 body["top_logprobs"] = 1
             try:
-                is_short = request.num_alternatives > 0
-                reply = await self._complete(path, body, request.priority, ends, is_short=is_short)
+                reply = await self._complete(path, body, request, ends)
                 is_mixed = reply.is_unnumbered and reply.failure is None and len(reply.draws) < size
                 if not is_mixed:
                     break
@@ -293,6 +303,10 @@ class HttpLanguageModel:
                     request = replace(request, sampling=replace(request.sampling, max_tokens=max_tokens))
                     continue
                 name = refused_parameter(error, body)
+                may_be_whole = request.deadline_s is None and request.on_answer is not None
+                if name is None and may_be_whole and refuses_stream(error):
+                    request = replace(request, on_answer=None)
+                    continue
                 # Only requests without alternatives can omit log-probabilities.
                 if name is None or (name == "logprobs" and request.num_alternatives):
                     raise
@@ -302,7 +316,7 @@ class HttpLanguageModel:
             quirks.record(on_api, name)
         if reply.failure is None:
             if len(reply.draws) < n:
-                quirks.record(model, "n", len(reply.draws))
+                quirks.record(in_mode, "n", len(reply.draws))
             # Log-probabilities that the server never returns are not requested again. Some servers (lmdeploy)
             # return them only with alternatives. Replies without text do not count, because some servers
             # omit the end token.
@@ -319,22 +333,22 @@ class HttpLanguageModel:
     # From a call to a reply
 
     async def _complete(
-        self, path: str, body: dict[str, Any], priority: Priority, ends: float, *, is_short: bool
+        self, path: str, body: dict[str, Any], request: GenerationRequest, ends: float
     ) -> Reply:
         """Send one call of an admitted request. Of a stream that fails, the choices that ended are returned.
 
-        is_short: do not count its duration among those of draws.
+        The durations of jobs, and of short calls for alternatives, do not count among those of draws.
         """
         clock = asyncio.get_running_loop().time
-        asked_at, reader = clock(), ReplyReader(self._api_key)
+        asked_at, reader = clock(), ReplyReader(self._api_key, self._preview(request.on_answer))
         failure: EigencalError | None = None
-        permit = await self._queue.permit(priority, ends)
+        permit = await self._queue.permit(request.priority, ends)
         queued_s = clock() - asked_at
         try:
             async with asyncio.timeout_at(ends):
                 attempt = partial(self._attempt, path, body, reader)
                 await with_retries(attempt, max_retries=MAX_RETRIES, ends=ends)
-            if priority != Priority.JOB and not is_short:
+            if request.priority != Priority.JOB and not request.num_alternatives:
                 self._queue.took_s.append(clock() - asked_at - queued_s)
         except TimeoutError:
             failure = DeadlineExceeded("No answer came in time.")
@@ -352,6 +366,12 @@ class HttpLanguageModel:
             if not reply.draws:
                 raise failure
         return replace(reply, failure=failure, queued_s=queued_s)
+
+    def _preview(self, on_answer: Callable[[str], None] | None) -> Callable[[str], None] | None:
+        """Return a call for the raw text of an ended choice; None with a regex, which may block the loop."""
+        if on_answer is None or self._shape.answer_regex:
+            return None
+        return lambda text: on_answer(self._shape.read([Draw(text)])[0].text)
 
     async def _attempt(self, path: str, body: dict[str, Any], reader: ReplyReader) -> None:
         """Send a call and read its answer. Raises TransientError for failures that are retried."""
@@ -407,6 +427,11 @@ def listed_models(listed: Any) -> list[dict[str, Any]]:
     models = listed if isinstance(listed, list) else []
     named = ({"id": model} if isinstance(model, str) else model for model in models)
     return [model for model in named if isinstance(model, dict)]
+
+
+def _with_mode(request: GenerationRequest, model: str) -> str:
+    """Return the key of what was learned about the server. It may return more answers without streaming."""
+    return f"{model} streamed" if request.is_streamed else model
 
 
 def _request_key(model: str, request: GenerationRequest) -> tuple[str, bool, bool]:

@@ -5,7 +5,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Literal
@@ -83,6 +83,8 @@ class GenerationRequest:
     `priority`: order in the queues here and in vLLM.
     `fallback_max_tokens`: the token limit if the context has no room for that of `sampling`.
     `num_alternatives`: how many of the likeliest first tokens of each answer are asked for.
+    `on_answer`: is called with the text of each answer as it ends. After retries some of these answers may
+    not be among the draws.
     """
 
     num_samples: int
@@ -95,6 +97,12 @@ class GenerationRequest:
     priority: Priority = Priority.LIVE
     fallback_max_tokens: int | None = None
     num_alternatives: int = 0
+    on_answer: Callable[[str], None] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def is_streamed(self) -> bool:
+        """Return True if answers are read as they end."""
+        return self.deadline_s is not None or self.on_answer is not None
 
     @property
     def question(self) -> str | None:

@@ -5,7 +5,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
@@ -45,7 +45,7 @@ def build_body(
     use_priority: bool = False,
     omitted: Collection[str] = (),
 ) -> tuple[str, dict[str, Any]]:
-    """Return path and JSON body of one call for n answers, streamed if the request has a deadline.
+    """Return path and JSON body of one call for n answers, streamed if answers are read as they end.
 
     `api`: the API for prompts. `omitted`: parameters that the server refuses. All other sampling parameters
     are sent, because servers may use the model's own defaults.
@@ -74,7 +74,7 @@ def build_body(
         body["top_logprobs" if api == "chat" else "logprobs"] = request.num_alternatives
     if use_priority and request.priority:
         body["priority"] = request.priority
-    if request.deadline_s is not None:
+    if request.is_streamed:
         body |= {"stream": True, "stream_options": {"include_usage": True}}
     if "max_tokens" in omitted:
         body["max_completion_tokens"] = body["max_tokens"]
@@ -298,9 +298,13 @@ def whole_choice(choice: Mapping[str, Any]) -> Choice:
 
 
 class ReplyReader:
-    """Parses an answer, whole or in chunks. `key`: the service's API key, redacted from errors."""
+    """Parses an answer, whole or in chunks. `key`: the service's API key, redacted from errors.
 
-    def __init__(self, key: str = "") -> None:
+    `on_end`: is called with the raw text of each choice as it ends.
+    """
+
+    def __init__(self, key: str = "", on_end: Callable[[str], None] | None = None) -> None:
+        self._on_end = on_end
         self.done = False
         self._is_chunk = False  # whether the latest event is a chunk
         self._key = key
@@ -323,8 +327,12 @@ class ReplyReader:
             self._take_head(chunk)
             for choice in chunk.get("choices") or ():
                 index = int(choice.get("index") or 0)  # servers that return one choice may omit it
-                self._choices.setdefault(index, Choice()).take(choice)
+                taken = self._choices.setdefault(index, Choice())
+                has_ended = bool(taken.finish_reason)
+                taken.take(choice)
                 self._num_ends += finish_of(choice) is not None
+                if taken.finish_reason and not has_ended:
+                    self._ended([taken])
         except NONSENSE:
             raise LLMBadResponse("The LLM server's stream is not a completion.") from None
 
@@ -339,6 +347,7 @@ class ReplyReader:
             self._take_head(payload)
             self._choices = dict(enumerate(map(whole_choice, payload["choices"])))
             self._num_ends = len(self._choices)
+            self._ended(self._choices.values())
         except NONSENSE:
             raise LLMBadResponse("The LLM server's answer is not a completion.") from None
 
@@ -347,8 +356,16 @@ class ReplyReader:
         if self._choices and not self._is_chunk:
             raise LLMBadResponse("The LLM server's stream ends with an event that is not a completion.")
         self.done = True
-        for choice in self._choices.values():
-            choice.finish_reason = choice.finish_reason or "stop"
+        without_reason = [choice for choice in self._choices.values() if not choice.finish_reason]
+        for choice in without_reason:
+            choice.finish_reason = "stop"
+        self._ended(without_reason)
+
+    def _ended(self, choices: Iterable[Choice]) -> None:
+        if self._on_end is not None:
+            for choice in choices:
+                if choice.finish_reason not in FAILED:
+                    self._on_end(choice.text)
 
     @property
     def is_whole(self) -> bool:
@@ -452,6 +469,15 @@ def has_no_room(error: EigencalError) -> bool:
     """Return True if prompt and `max_tokens` together exceed the context."""
     message, status = error.extra.get("llm_message") or "", error.extra.get("llm_status")
     return status in _NO_ROOM and _CONTEXT.search(message) is not None
+
+
+def refuses_stream(error: EigencalError) -> bool:
+    """Return True if the server refused a call because it does not stream."""
+    return (
+        isinstance(error, LLMError)
+        and error.extra.get("llm_status") in _REFUSING
+        and "stream" in (error.extra.get("llm_message") or "").lower()
+    )
 
 
 def refused_parameter(error: EigencalError, body: Mapping[str, Any]) -> str | None:

@@ -1,52 +1,18 @@
-"""The pages: a calibration's report, the list of calibrations, and the root of the service.
+"""The page of a calibration's report.
 
-Each page is a self-contained HTML file: no scripts, no external resources, inline SVG. All text is escaped.
+It is a self-contained HTML file: no scripts, no external resources, inline SVG. All text is escaped.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from service.calibration.diagnostics import sizes
 from service.report import plots, words
 from service.report.words import MISSING, Part, between, in_short, number
 from service.scoring.judging import percent
 
-if TYPE_CHECKING:
-    from jinja2 import Environment
-
-
 TEMPLATES = Path(__file__).parent / "templates"
-# Links for people, with their descriptions. The other links are for programs.
-OPEN = {
-    "docs": "Every route, its fields and errors; try them out",
-    "calibrations": "Calibrations, which of them are active, and their reports",
-    "jobs": "The latest jobs (JSON), with links to their results",
-    "ready": "Can prompts be scored? Store, embedder, LLM (JSON)",
-    "metrics": "Prometheus metrics (text)",
-    "openapi": "The contract (JSON)",
-}
-POST = {
-    "score": "How uncertain is the LLM about a prompt?",
-    "batch": "The same for many prompts",
-    "calibrate": "Fit a calibration on labelled prompts",
-}
-
-
-def home(root: Mapping[str, Any]) -> str:
-    """Return the page of the root path. root: its JSON, with name, version and links."""
-    links = root["links"]
-    context = {
-        **root,
-        "open": [(links[name], name, description) for name, description in OPEN.items() if name in links],
-        "post": [(links[name], description) for name, description in POST.items() if name in links],
-    }
-    return page("home.html", context)
-
-
-def calibrations(views: Sequence[Mapping[str, Any]]) -> str:
-    """Return the page of all calibrations. views: their JSON, in the order of the page."""
-    return page("calibrations.html", {"calibrations": views})
 
 
 def page(template: str, context: Mapping[str, Any], folder: Path = TEMPLATES) -> str:
@@ -54,11 +20,6 @@ def page(template: str, context: Mapping[str, Any], folder: Path = TEMPLATES) ->
 
     folder: the folder of the template.
     """
-    return environment(folder).get_template(template).render(context)
-
-
-def environment(folder: Path = TEMPLATES) -> "Environment":
-    """Return the template environment: it escapes text, rejects undefined names, shows control characters."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     templates = Environment(
@@ -82,21 +43,22 @@ def environment(folder: Path = TEMPLATES) -> "Environment":
         typeset=words.typeset,
         why_none=why_none,
     )
-    return templates
+    return templates.get_template(template).render(context)
 
 
 ROWS_ADVISED = 300  # docs/calibrating.md: with 300 rows, the worst of many fits is as good as the mean
 
 
 def render(report: Part) -> str:
-    """Return the page of a report in about a second. Equal reports give equal pages."""
+    """Return the page of a report in about a second. Equal reports give equal pages.
+
+    `now` and `verdicts` are part of the report, as the route sends them.
+    """
     calibration, data, method = report["calibration"], report["data"], report["calibration"]["method"]
     context = {
         **report,
         **figures_context(report, method, report["opening"]["num_samples"]),
         "judged_on": words.count(data["rows_full"], "held-out prompt"),
-        "job_id": report.get("job_id"),
-        "verdicts": report.get("verdicts"),
         "title": calibration["name"].strip() or calibration["id"],
         "right_by": words.LABELLED[data["correct_from"]],
         "accuracy": data["accuracy"],
@@ -126,7 +88,6 @@ def figures_context(figures: Part, method: str, recommended: int | None) -> dict
 
     drawn: dict[str, Any] = {
         "rejection": plots.rejection(curves["rejection"]),
-        "temperature": plots.temperature(curves["temperature"]),
         "projection": panels("projection", "share of the reference", "projection ECE", "projection_ece"),
         "correctness": panels("correctness", "share of right answers", "AUROC", "auroc_lambda_max"),
     }
@@ -229,10 +190,7 @@ def _by_answers(rows: Sequence[Part]) -> dict[str, Any]:
 
 
 def _state(report: Part) -> str:
-    """Return whether the calibration is active: now if known, else at the time of the report."""
-    now = report.get("now")
-    if now is None:
-        return "Activated" if report["decision"]["activated"] else "Not activated"
+    now = report["now"]
     since = f" since {words.when(now['activated_at'])}" if now["activated_at"] else ""
     return f"Active now{since}" if now["active"] else "Not active now"
 
@@ -284,10 +242,6 @@ def _decided(report: Part) -> Mapping[str, Any]:
         # If no model was tried for any number, the page has a sentence instead.
         "rows": rows if any(row["log_loss"] is not None for row in part["by_num_samples"]) else [],
         "plots": drawn,
-        "reached": _reached(part["promises"], full["lowest"]),
-        "unreached": [
-            percent(promise["target_error"]) for promise in part["promises"] if promise["threshold"] is None
-        ],
         "promised": promised,
         # A target that no number of answers reaches would be a column of dashes.
         "targets": [
@@ -307,11 +261,3 @@ def why_none(row: Part) -> str:
             "on held-out rows nothing tells right from wrong better than their share of right answers does."
         ),
     }[row["why_none"]]
-
-
-def _reached(promises: Sequence[Part], lowest: Part | None) -> list[Part]:
-    """Return the promises that can be made, including the one with the lowest error."""
-    kept = [promise for promise in promises if promise["threshold"] is not None]
-    if lowest is not None and lowest["target_error"] not in [promise["target_error"] for promise in kept]:
-        kept = sorted([*kept, lowest], key=lambda promise: promise["target_error"])
-    return kept

@@ -16,22 +16,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.calibration.calibration import PROMISE_MEANING, Calibration
+from service.calibration.calibration import PROMISE_MEANING, Calibration, Selector
 from service.calibration.diagnostics import CrossValidated, EvaluationContext
 from service.calibration.fitting import Fitted, FittedMaps, OperatingPoint, Stream, rng
 from service.calibration.labels import LabelledRows
 from service.calibration.promotion import Promotion
-from service.calibration.rows import DevRow
+from service.calibration.rows import FEW_ROWS, DevRow
 from service.report.words import (
     MIN_KEPT,
     about_data,
     about_fit,
     about_improvement,
     about_verdicts,
+    count,
     estimate,
     finite,
     opening,
     ranking,
+    rows_needed,
 )
 from service.scoring.judging import answers_drawn, percent
 from service.scoring.score import Target
@@ -48,12 +50,14 @@ from service.spectral.reliability import (
     reliability_diagram,
     resampled_half_errors,
 )
-from service.spectral.resampling import DEFAULT, ResampleCounts, Resamples, percentile_interval
+from service.spectral.resampling import ResampleCounts, Resamples, percentile_interval
 from service.spectral.selective import (
+    MAX_GROWTH,
     Promise,
     SelectiveCounts,
     lowest_error,
     promise,
+    rows_to_promise,
     simultaneous_bounds,
 )
 from service.spectral.spectrum import TemperatureMap
@@ -116,7 +120,10 @@ def make_report(
             fitted, calibration.num_samples, context.seed, target, context.resamples
         ),
     }
-    report["opening"] = opening(report, target.error, promotion.num_samples)
+    summary = opening(report, target.error, promotion.num_samples)
+    selectors = [decided.selector for decided in fitted.decided.values()]
+    change = None if summary["verdict"] == "No." else change_part(data, selectors, target)
+    report["opening"] = {**summary, "change": change}
     rows = fitted.rows
     references = [rows.material.rows[i].references for i in rows.material.full]
     report["warnings"] = [
@@ -128,6 +135,34 @@ def make_report(
     if calibration.evidence:
         report["evidence_parameters"] = calibration.evidence_table()
     return report
+
+
+def change_part(data: Part, selectors: Sequence[Selector | None], target: Target) -> Part | None:
+    """Return what would improve the verdict; None if the target is promised, or without a model.
+
+    text: a sentence. rows: number of further rows, null if more rows would not help. target_error: of the
+    promise, null if rows are missing for any verdict.
+    """
+    missing = FEW_ROWS - data["rows_full"]
+    if missing > 0:
+        return {"text": rows_needed(missing), "rows": missing, "target_error": None}
+    counts = [selector.counts for selector in selectors if selector is not None]
+    if not counts:
+        return None
+    enough = [rows_to_promise(at, target.error, target.confidence) for at in counts]
+    rows = min((more for more in enough if more is not None), default=None)
+    if rows == 0:
+        return None
+    if rows is not None:
+        more = count(rows, "more labelled row")
+        text = f"With about {more} like these, an error of {percent(target.error)} could be promised."
+    else:
+        errors = [lowest_error(at, target.confidence, more_rows=MAX_GROWTH * at.num_rows) for at in counts]
+        lowest = min((error for error in errors if error is not None), default=None)
+        text = f"More rows like these would not be enough to promise {percent(target.error)}."
+        if lowest is not None:
+            text += f" With many more, this P(correct) could promise {percent(lowest)}."
+    return {"text": text, "rows": rows, "target_error": target.error}
 
 
 def calibration_part(calibration: Calibration) -> Part:
@@ -340,7 +375,7 @@ def bins(diagram: ReliabilityDiagram, size: int, band: ConsistencyBand) -> list[
 
 
 def correctness_part(
-    fitted: Fitted, num_samples: int, seed: int, target: Target, resamples: Resamples = DEFAULT
+    fitted: Fitted, num_samples: int, seed: int, target: Target, resamples: Resamples
 ) -> Part:
     """Return the figures of P(correct), by number of answers. Blocks for a second.
 

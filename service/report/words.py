@@ -84,7 +84,7 @@ def ranking(resamples: ResampleCounts, scores: NDArray[np.float64], right: Bools
 
 def number(value: float | None, digits: int = 3) -> str:
     """Return the formatted number, with a real minus sign and no negative zero; an em dash for None."""
-    if value is None or not math.isfinite(value):
+    if value is None:
         return MISSING
     return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")  # -0.0 + 0.0 is 0.0
 
@@ -107,10 +107,8 @@ def count(number_of: int, thing: str) -> str:
 
 
 def when(stamp: str) -> str:
-    """Return an ISO time as date, minutes and time zone. Other text is returned unchanged."""
+    """Return an ISO time as date, minutes and time zone."""
     date, _, clock = stamp.partition("T")
-    if not clock:
-        return stamp
     return f"{date} {clock[:5]}{' UTC' if clock.endswith(('Z', '+00:00')) else clock[8:]}"
 
 
@@ -173,7 +171,8 @@ def opening(report: Part, target_error: float, num_samples: int | None) -> dict[
     enough = answers["recommendation"]
     if num_samples is not None and num_samples in promises:
         promised = promises[num_samples]
-        promise = f"{promised['text']} It lets {promised['coverage']:.0%} of such questions through."
+        coverage = round(100 * promised["coverage"])
+        promise = f"{promised['text']} It lets {coverage} % of such questions through."
         enough = f"{answers_drawn(num_samples)}: the fewest that reach this promise."
     elif lowest:
         error, at = min(lowest)
@@ -199,8 +198,7 @@ def _verdict(report: Part) -> str:
     """Return the verdict in a few words. Too few rows take precedence over everything else."""
     missing, decision = FEW_ROWS - report["data"]["rows_full"], report["decision"]
     if missing > 0:
-        more = "1 more row is" if missing == 1 else f"{missing} more rows are"
-        return f"Not yet: {more} needed."
+        return f"Not yet: {rows_needed(missing)}"
     is_off = _is_off(report)
     refused = decision["asked"] != "never" and not decision["activated"]
     if refused or (is_off and not _is_better(report)):
@@ -208,22 +206,30 @@ def _verdict(report: Part) -> str:
     return "Use it with care." if is_off else "Use it."
 
 
-def _is_off(report: Part) -> bool:
+def rows_needed(missing: int) -> str:
+    """Return the number of missing rows as a sentence."""
+    return f"{count(missing, 'more row')} {'is' if missing == 1 else 'are'} needed."
+
+
+def _raw_and_ours(report: Part) -> tuple[Part, Part]:
+    """Return the held-out figures of raw scores and of the calibration's map."""
     rows = {row["map"]: row for row in report["served"]}
-    return off(rows[report["calibration"]["method"]]["projection_null"]["p_value"])
+    return rows["raw"], rows[report["calibration"]["method"]]
+
+
+def _is_off(report: Part) -> bool:
+    return off(_raw_and_ours(report)[1]["projection_null"]["p_value"])
 
 
 def _is_better(report: Part) -> bool:
     """Return True if the calibration was activated as better, or has a lower ECE than raw scores."""
-    rows, decision = {row["map"]: row for row in report["served"]}, report["decision"]
-    closer = rows[report["calibration"]["method"]]["projection_ece"] < rows["raw"]["projection_ece"]
+    (raw, ours), decision = _raw_and_ours(report), report["decision"]
+    closer = ours["projection_ece"] < raw["projection_ece"]
     return bool(closer or (decision["asked"] == "if_better" and decision["activated"]))
 
 
 def _safe(report: Part) -> str:
-    rows, data = {row["map"]: row for row in report["served"]}, report["data"]
-    raw, ours = rows["raw"], rows[report["calibration"]["method"]]
-    is_off = _is_off(report)
+    (raw, ours), data, is_off = _raw_and_ours(report), report["data"], _is_off(report)
     gap = f"{ours['projection_ece']:.2f} off on average"
     like = f"for questions like its {data['rows_full']} rows, asked and answered in the set-up below"
     if data["rows_full"] < FEW_ROWS and not is_off:

@@ -49,6 +49,7 @@ RANKED_BY_DEFAULT = warning(
 )
 # Below this p-value a prompt counts as unlike the rows; so does at most this share of prompts like the rows.
 MAX_OOD_P_VALUE = 0.02
+DISTANCE_CODES = frozenset({"out_of_distribution", "length_out_of_range"})  # warnings of `ood_p_value`
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain
@@ -20,7 +20,7 @@ from service.calibration.calibration import (
 from service.calibration.rows import MAX_CLAIMS
 from service.claims.facts import beyond, fact_places
 from service.claims.fields import Field, fields
-from service.claims.matching import Support, match_claims
+from service.claims.matching import MatchedClaim, Matcher, Support
 from service.claims.refusals import is_refusal
 from service.claims.segments import Segment, claims
 from service.scoring.choice import ServedCalibration
@@ -103,31 +103,20 @@ class Outcomes:
         return born_probability(self.spectrum, served, self.cosines), served
 
 
-def outcomes_of(
-    judged: Claims,
-    drawn: Sequence[Claims],
-    vectors: Mapping[str, NDArray[np.float32]],
-    dimension: int,
-    *,
-    question: str = "",
-) -> Iterator[Outcomes]:
-    """Yield the outcomes of the samples for each claim of the judged text.
+def matcher_of(
+    judged: Claims, drawn: Sequence[Claims], vectors: Mapping[str, NDArray[np.float32]], question: str
+) -> Matcher:
+    """Return the matcher of the claims of the judged text.
 
-    vectors: (d,) of each sentence, and of its text beyond the question. Fields are matched by path and their
-    values compared as text; a sentence is compared with the nearest sentence of each sample.
+    vectors: (d,) of each sentence, and of its text beyond the question.
     """
-    sentences = [claim for claim in judged if isinstance(claim, Segment)]
-    if not sentences:
-        answers_by_path = [
-            {field.path: field.value for field in answer if isinstance(field, Field)} for answer in drawn
-        ]
-        for field in judged:
-            if isinstance(field, Field):
-                values = [by_path.get(field.path) for by_path in answers_by_path]
-                yield _of_field(field.value, values, dimension)
-        return
     answers = [[claim.text for claim in answer if isinstance(claim, Segment)] for answer in drawn]
-    for match in match_claims([sentence.text for sentence in sentences], answers, vectors, question=question):
+    return Matcher([claim.text for claim in judged], answers, vectors, question=question)
+
+
+def outcomes_of(matches: Iterable[MatchedClaim], dimension: int) -> Iterator[Outcomes]:
+    """Yield the outcomes of the samples for each claim."""
+    for match in matches:
         counts = np.bincount(match.index, minlength=len(match.outcomes))
         gram = match.outcomes @ match.outcomes.T
         # The embedding dimension, as for short answers: maps spread weight over the other directions.
@@ -137,6 +126,16 @@ def outcomes_of(
             match.support,
             match.example,
         )
+
+
+def outcomes_of_fields(judged: Claims, drawn: Sequence[Claims], dimension: int) -> Iterator[Outcomes]:
+    """Yield the outcomes of the samples for each field, matched by path. Values are compared as text."""
+    answers_by_path = [
+        {field.path: field.value for field in answer if isinstance(field, Field)} for answer in drawn
+    ]
+    for field in judged:
+        if isinstance(field, Field):
+            yield _of_field(field.value, [by_path.get(field.path) for by_path in answers_by_path], dimension)
 
 
 def _of_field(value: str, values: Sequence[str | None], dimension: int) -> Outcomes:
@@ -208,13 +207,30 @@ class ClaimScorer:
         is_too_long = len(split.sentences) > MAX_SENTENCES
         return AnswerClaims(dict.fromkeys(texts, ()), question, is_too_long=True) if is_too_long else split
 
+    async def matcher(
+        self,
+        answer_claims: AnswerClaims,
+        judged: str,
+        drawn: Sequence[str],
+        vectors: Mapping[str, NDArray[np.float32]],
+    ) -> Matcher | None:
+        """Return the matcher of the claims of the judged text; None for JSON, or without claims or samples.
+
+        vectors: (d,) of each sentence, and of its text beyond the question.
+        """
+        kept, answers = _kept(answer_claims, judged, drawn)
+        if not kept or not drawn or answer_claims.is_json(judged):
+            return None
+        return await self._threads.run(matcher_of, kept, answers, vectors, answer_claims.question)
+
     async def scores(
         self,
         command: ScoreCommand,
         answer_claims: AnswerClaims,
         judged: str,
         drawn: Sequence[str],
-        vectors: Mapping[str, NDArray[np.float32]],
+        matcher: Matcher | None,
+        same: Sequence[NDArray[np.float64]],
         dimension: int,
         applied: ServedCalibration | None,
         *,
@@ -222,16 +238,16 @@ class ClaimScorer:
     ) -> ClaimScores:
         """Return the claims of the judged text, scored by the m samples, or without any by log-probabilities.
 
-        judged: the candidate or a sample. vectors: (d,) of each sentence. out_of_distribution: let no claim
-        through, because the question is too unlike those of the calibration.
+        judged: the candidate or a sample. same: P(same) by claim, if an LLM compared the texts.
+        out_of_distribution: let no claim through, because the question is too unlike those of the
+        calibration.
         """
-        all_claims = answer_claims.by_text[judged]
-        kept = all_claims[: min(MAX_CLAIMS, MAX_COMPARED // max(len(drawn), 1))]
-        answers = [answer_claims.by_text[text] for text in drawn]
+        kept, answers = _kept(answer_claims, judged, drawn)
         computed: Sequence[Outcomes | None] = [None] * len(kept)
-        if drawn:
-            outcomes = outcomes_of(kept, answers, vectors, dimension, question=command.question or "")
-            computed = await self._threads.collect(outcomes)
+        if matcher is not None:
+            computed = await self._threads.collect(outcomes_of(matcher.matches(same), dimension))
+        elif drawn:
+            computed = await self._threads.collect(outcomes_of_fields(kept, answers, dimension))
         work = partial(
             _scores_of_outcomes, command, answer_claims, judged, kept, computed, len(drawn), applied
         )
@@ -240,6 +256,12 @@ class ClaimScorer:
     def _is_long(self, texts: Sequence[str]) -> bool:
         """Return True if at least half of the texts are long."""
         return 0 < self._from_characters <= sorted(map(len, texts))[len(texts) // 2]
+
+
+def _kept(answer_claims: AnswerClaims, judged: str, drawn: Sequence[str]) -> tuple[Claims, Sequence[Claims]]:
+    """Return the claims of the judged text that are scored, and all claims of each sample."""
+    most = min(MAX_CLAIMS, MAX_COMPARED // max(len(drawn), 1))
+    return answer_claims.by_text[judged][:most], [answer_claims.by_text[text] for text in drawn]
 
 
 def _scores_of_outcomes(

@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from service.calibration.calibration import PROMISE_MEANING, Selector, answer_features
 from service.claims.kernel import Reading
 from service.claims.refusals import essence, is_refusal, is_unanswered
-from service.embedding.port import FACTS, distinct, log_probabilities, with_candidate
+from service.embedding.port import FACTS, Kernel, distinct, log_probabilities, with_candidate
 from service.llm.port import Draw, Generation
 from service.scoring.choice import ServedCalibration
 from service.scoring.score import (
     Candidate,
     Decision,
     Evidence,
+    Group,
     Judgement,
     Mode,
     ScoreCommand,
@@ -42,23 +43,25 @@ from service.spectral.spectrum import (
 )
 
 MAX_MODES = 5
+# Least similarity of two answers in a group. It is higher for `paper`: cosines of whole texts are high.
+SAME: dict[Kernel, float] = {"facts": 0.5, "llm": 0.5, "paper": 0.9}
 
 
 @dataclass(frozen=True, eq=False)
 class Observation:
     """The samples, an optional candidate, and the values computed from both.
 
-    `texts`: the distinct answers; `counts`: (k,), how often each was drawn. Without samples, the candidate
-    takes the place of the only answer, with its own log-probability. `evidence`: of the answers, None if one
-    has no log-probability. `compared`: the text embedded for each and, last, for a candidate that is not
-    among them. `space`: their vectors, (n, d); inner products give the kernel. `spectrum`: of the answers
-    only. `reading`: the facts of the answers; None without samples. `candidate_logprob`: in nats; None if
-    unknown, or if the candidate counts as an answer.
+    `texts`: the distinct answers; `index`: (m,), the position of each answer in them. Without samples, the
+    candidate takes the place of the only answer, with its own log-probability. `evidence`: of the answers,
+    None if one has no log-probability. `compared`: the text embedded for each and, last, for a candidate that
+    is not among them. `space`: their vectors, (n, d); inner products give the kernel. `spectrum`: of the
+    answers only. `reading`: the facts of the answers; None without samples. `candidate_logprob`: in nats;
+    None if unknown, or if the candidate counts as an answer.
     """
 
     generation: Generation
     texts: Sequence[str]
-    counts: NDArray[np.int_]
+    index: NDArray[np.int_]
     candidate: str | None
     compared: Sequence[str]
     space: NDArray[np.floating]
@@ -88,7 +91,13 @@ class Observation:
     @cached_property
     def modes(self) -> tuple[Mode, ...]:
         """The leading modes; see `find_modes`."""
-        return find_modes(self.spectrum, self.served, self.texts, self.counts)
+        return find_modes(self.spectrum, self.served, self.texts, self.index)
+
+    def groups(self, kernel: Kernel) -> list[Group]:
+        """Return the samples grouped by meaning; see `find_groups`. kernel: the kernel of `space`."""
+        if not self.num_samples:
+            return []
+        return find_groups(self.space[: len(self.texts)], self.texts, self.index, SAME[kernel])
 
     @property
     def answer(self) -> str:
@@ -111,7 +120,7 @@ class Observation:
         return replace(
             self,
             texts=texts,
-            counts=counts,
+            index=index,
             spectrum=spectrum(vectors, counts, dimension=self.spectrum.dimension),
             evidence=evidence,
             candidate_logprob=None,
@@ -135,10 +144,10 @@ def of_candidate(
     applied: ServedCalibration | None,
 ) -> Observation:
     """Return the observation without samples, by the candidate's own log-probability in nats."""
-    texts, counts, space = [candidate], np.ones(1, dtype=np.intp), np.ones((1, 1))
-    evidence = evidence_of([Draw(candidate, total_logprob=log_probability)], np.zeros(1, dtype=np.intp))
+    texts, index, space = [candidate], np.zeros(1, dtype=np.intp), np.ones((1, 1))
+    evidence = evidence_of([Draw(candidate, total_logprob=log_probability)], index)
     found = spectrum(space, dimension=dimension)
-    return Observation(generation, texts, counts, candidate, texts, space, found, applied, evidence)
+    return Observation(generation, texts, index, candidate, texts, space, found, applied, evidence)
 
 
 def evidence_of(draws: Sequence[Draw], index: NDArray[np.int_]) -> Evidence | None:
@@ -153,14 +162,14 @@ def evidence_of(draws: Sequence[Draw], index: NDArray[np.int_]) -> Evidence | No
 
 
 def find_modes(
-    spectrum: Spectrum, served: ServedSpectrum, texts: Sequence[str], counts: NDArray[np.int_]
+    spectrum: Spectrum, served: ServedSpectrum, texts: Sequence[str], index: NDArray[np.int_]
 ) -> tuple[Mode, ...]:
     """Return a mode for each of the leading eigenvectors (at most MAX_MODES), largest eigenvalue first.
 
     The answer of a mode has the largest squared projection; ties go to the most frequent answer.
     """
     squared = np.square(spectrum.projections)
-    share = shares_by_mode(spectrum)
+    nearest, counts = nearest_modes(spectrum, index), np.bincount(index)
     modes = []
     for i in range(min(spectrum.rank, MAX_MODES)):
         # Equal up to rounding.
@@ -168,72 +177,86 @@ def find_modes(
         best = tied[np.argmax(counts[tied])]
         modes.append(
             Mode.model_construct(
-                probability=float(served.eigenvalues[i]), share=float(share[i]), answer=texts[best]
+                probability=float(served.eigenvalues[i]),
+                share=float(np.mean(nearest == i)),
+                answer=texts[best],
             )
         )
     return tuple(modes)
 
 
-def shares_by_mode(spectrum: Spectrum) -> NDArray[np.float64]:
-    """Return the shares (r,) of the answers that lie closest to each eigenvector; they sum to 1."""
-    nearest = np.square(spectrum.projections).argmax(axis=1)
-    return np.bincount(nearest, weights=spectrum.weights, minlength=spectrum.rank).astype(np.float64)
+def find_groups(
+    space: NDArray[np.floating], texts: Sequence[str], index: NDArray[np.int_], same: float
+) -> list[Group]:
+    """Return the samples in groups that say the same, largest group first.
+
+    Each distinct answer, from the most frequent on, joins the first group to whose leading answer its
+    similarity is at least `same`; otherwise it leads a new group. space: (k, d) vectors of `texts`.
+    """
+    similar = (space @ space.T >= same).tolist()
+    leader_of, members = dict[int, int](), dict[int, list[int]]()
+    for text in np.argsort(-np.bincount(index), kind="stable").tolist():
+        leader = leader_of[text] = next((leader for leader in members if similar[leader][text]), text)
+        members.setdefault(leader, [])
+    for position, text in enumerate(index.tolist()):
+        members[leader_of[text]].append(position)
+    groups = [Group.model_construct(answer=texts[leader], samples=own) for leader, own in members.items()]
+    return sorted(groups, key=lambda group: -len(group.samples))
+
+
+def nearest_modes(spectrum: Spectrum, index: NDArray[np.int_]) -> NDArray[np.int_]:
+    """Return the eigenvector (m,) that lies closest to each answer. index: (m,) as in `Observation`."""
+    nearest: NDArray[np.int_] = np.square(spectrum.projections).argmax(axis=1)[index]
+    return nearest
 
 
 TRUNCATED_SHARE = 0.5  # a score warns from this share of answers cut by max_tokens
 EQUAL_COSINE = 1 - 1e-6
 
 
-def partial_warning(generation: Generation) -> list[ScoreWarning]:
-    """Return a warning if fewer answers count than were requested."""
-    usable, empty, requested = len(generation.draws), generation.num_empty, generation.requested
-    if usable >= requested:
-        return []
-    received = usable + empty
-    why = "before the deadline" if generation.missing_reason == "deadline" else "without an error"
-    reasons = [f"{received} of {requested} answers came {why}"] if received < requested else []
-    if empty:
-        reasons.append(
-            f"{empty} of {received} answers have no text (only reasoning, a tool call, or nothing)"
+def sample_warnings(observation: Observation, command: ScoreCommand) -> list[ScoreWarning]:
+    """Return warnings about the samples.
+
+    `partial_samples`: fewer count than were requested. `truncated_samples`: at least `TRUNCATED_SHARE` are
+    cut by max_tokens. `logprobs_of_other_text`: log-probabilities that belong to another text are not used.
+    `indistinct_answers`: the embedder cannot distinguish some answers from answers that differ.
+    """
+    generation, warnings = observation.generation, list[ScoreWarning]()
+    number, empty, requested = len(generation.draws), generation.num_empty, generation.requested
+    if number < requested:
+        received = number + empty
+        why = "before the deadline" if generation.missing_reason == "deadline" else "without an error"
+        reasons = [f"{received} of {requested} answers came {why}"] if received < requested else []
+        if empty:
+            reasons.append(
+                f"{empty} of {received} answers have no text (only reasoning, a tool call, or nothing)"
+            )
+        rest = f"the {number} others" if empty else "those"
+        message = f"{', and '.join(reasons)}; the score is based on {rest}."
+        warnings.append(warning("partial_samples", message))
+    cut = sum(draw.truncated for draw in generation.draws)
+    if command.generation is not None and cut >= TRUNCATED_SHARE * number:
+        limit = command.generation.sampling.max_tokens
+        message = (
+            f"{cut} of {number} answers were cut by max_tokens ({limit}); the score is based on their "
+            "beginnings. Allow more tokens, or ask the model for shorter answers."
         )
-    rest = f"the {usable} others" if empty else "those"
-    return [warning("partial_samples", f"{', and '.join(reasons)}; the score is based on {rest}.")]
-
-
-def truncated_warning(generation: Generation, command: ScoreCommand) -> list[ScoreWarning]:
-    """Return a warning if the share of answers cut by max_tokens is at least `TRUNCATED_SHARE`."""
-    cut, number = sum(draw.truncated for draw in generation.draws), len(generation.draws)
-    if command.generation is None or cut < TRUNCATED_SHARE * number:
-        return []
-    limit = command.generation.sampling.max_tokens
-    message = (
-        f"{cut} of {number} answers were cut by max_tokens ({limit}); the score is based on their "
-        "beginnings. Allow more tokens, or ask the model for shorter answers."
-    )
-    return [warning("truncated_samples", message)]
-
-
-def other_text_warning(generation: Generation) -> list[ScoreWarning]:
-    """Return a warning if log-probabilities belong to another text and so are not used."""
-    number = sum(draw.logprobs_of_other_text for draw in generation.draws)
-    if not number:
-        return []
-    message = (
-        f"The log-probabilities of {number} of {len(generation.draws)} answers belong to another "
-        "text: their tokens do not spell the answer. They are not used."
-    )
-    return [warning("logprobs_of_other_text", message)]
-
-
-def indistinct_warning(alike: int, distinct_: int) -> list[ScoreWarning]:
-    """Return a warning if the embedder cannot distinguish `alike` answers from answers that differ."""
-    if not alike:
-        return []
-    message = (
-        f"The embedder cannot distinguish {alike} of the {distinct_} distinct answers from answers that say "
-        "something else (unknown characters, or texts equal up to its input limit). They count as agreement."
-    )
-    return [warning("indistinct_answers", message)]
+        warnings.append(warning("truncated_samples", message))
+    if other := sum(draw.logprobs_of_other_text for draw in generation.draws):
+        message = (
+            f"The log-probabilities of {other} of {number} answers belong to another text: their tokens do "
+            "not spell the answer. They are not used."
+        )
+        warnings.append(warning("logprobs_of_other_text", message))
+    count = len(observation.texts)
+    if alike := num_indistinct(observation.compared[:count], observation.space[:count]):
+        message = (
+            f"The embedder cannot distinguish {alike} of the {count} distinct answers from answers that say "
+            "something else (unknown characters, or texts equal up to its input limit). They count as "
+            "agreement."
+        )
+        warnings.append(warning("indistinct_answers", message))
+    return warnings
 
 
 def num_indistinct(texts: Sequence[str], vectors: NDArray[np.floating]) -> int:
@@ -573,7 +596,8 @@ def _candidate(
     correct = None
     if correct_of is not None and (counts or born.mode is not None):
         correct = correct_of(observation.candidate)
-    share = 0.0 if born.mode is None else float(shares_by_mode(observation.spectrum)[born.mode])
+    nearest = nearest_modes(observation.spectrum, observation.index)
+    share = 0.0 if born.mode is None else float(np.mean(nearest == born.mode))
     candidate = Candidate.model_construct(
         probability=born.probability, mode=born.mode, probability_correct=correct
     )

@@ -1,5 +1,6 @@
 """The bodies of POST /score and POST /score/batch, and the command for a score made of them."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
@@ -179,7 +180,8 @@ class ScoreRequest(RequestModel):
     compare: Compare | None = Field(
         None,
         description="How distinct answers are compared. `embeddings`: by their embeddings. `llm`: the LLM "
-        "is also asked whether both answers of a pair say the same. Left out: the service's setting.",
+        "is also asked whether both answers of a pair say the same, and whether claims and sentences do. "
+        "Left out: the service's setting.",
     )
     sampling: SamplingIn | None = Field(None, description="Sampling parameters of the answers.")
     model: str | None = Field(
@@ -292,8 +294,13 @@ def to_sampling(sent: SamplingIn | None, default: Sampling) -> Sampling:
     return replace(default, **overrides)
 
 
-def to_command(body: ScoreRequest, serving: Serving, arrived: float | None) -> ScoreCommand:
-    """Return the command for a request."""
+def to_command(
+    body: ScoreRequest,
+    serving: Serving,
+    arrived: float | None,
+    on_answer: Callable[[str], None] | None = None,
+) -> ScoreCommand:
+    """Return the command for a request. on_answer: see `GenerationRequest`."""
     # Any, because mypy does not check unpacked dictionaries.
     common: dict[str, Any] = {
         "calibration": body.calibration,
@@ -314,7 +321,7 @@ def to_command(body: ScoreRequest, serving: Serving, arrived: float | None) -> S
             asked=question_text(body.prompt, _turns(body)),
             **common,
         )
-    return ScoreCommand(_generation(body, serving), **common)
+    return ScoreCommand(replace(_generation(body, serving), on_answer=on_answer), **common)
 
 
 def _turns(body: ScoreRequest) -> tuple[Message, ...] | None:

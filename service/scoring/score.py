@@ -1,9 +1,9 @@
 """The command for a score, and the model of a score that routes return."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, computed_field
 
@@ -129,7 +129,7 @@ class Serving:
 
 # The score. Clients read it as it is.
 
-ScorePart = Literal["samples", "modes", "spectrum"]
+ScorePart = Literal["samples", "modes", "spectrum", "groups"]
 PARTS = frozenset(get_args(ScorePart))
 
 
@@ -280,6 +280,13 @@ class Mode(Part):
     probability: float = Field(description="Served eigenvalue, 0..1.")
     share: float = Field(description="Share of the samples that lie closest to this meaning, 0..1.")
     answer: str = Field(description="The sample most aligned with this meaning.")
+
+
+class Group(Part):
+    """Samples that say the same."""
+
+    answer: str = Field(description="The most frequent text of the group.")
+    samples: list[int] = Field(description="Positions of its samples in `samples`, from 0.")
 
 
 class DisagreementValue(Part):
@@ -448,7 +455,8 @@ class Timings(Part):
     embed: float = Field(description="Embedding the distinct answers and the question.")
     compare: float | None = Field(
         None,
-        description="Comparison of the answers by the LLM, after `embed`. Null if the LLM was not asked.",
+        description="Comparison of answers and claims by the LLM, after `embed`. Null if the LLM was not "
+        "asked.",
     )
     spectrum: float = Field(description="Spectrum, calibration and modes.")
     total: float = Field(description="Total time.")
@@ -540,6 +548,11 @@ class Score(Part):
     )
     modes: list[Mode] | None = Field(None, description="The leading meanings, at most five.")
     samples: list[str] | None = Field(None, description="The answers in the order drawn.")
+    groups: list[Group] | None = Field(
+        None,
+        description="The samples grouped by meaning, largest group first. Unlike modes, which are "
+        "eigenvectors, the groups divide the samples.",
+    )
     spectrum: FullSpectrum | None = Field(None, description="The whole spectrum.")
     claims: list[Claim] | None = Field(
         None,
@@ -566,6 +579,7 @@ class Score(Part):
 
     # For gateways, which report parts of it in their own formats.
     _judgement: Judgement = PrivateAttr(default_factory=Judgement)
+    _find_groups: Callable[[], list[Group]] = PrivateAttr(default=list)
 
     @property
     def supported(self) -> bool:
@@ -599,11 +613,17 @@ class Score(Part):
 
     def document(self, parts: Collection[ScorePart] = ()) -> dict[str, Any]:
         """Return the score as a JSON object, with these optional parts."""
-        return self.model_dump(mode="json", exclude_unset=True, exclude=set(PARTS.difference(parts)))
+        whole = self._with_groups(parts)
+        return whole.model_dump(mode="json", exclude_unset=True, exclude=set(PARTS.difference(parts)))
 
     def json_text(self, parts: Collection[ScorePart]) -> str:
         """Return the score as JSON text, with these optional parts."""
-        return self.model_dump_json(exclude_unset=True, exclude=set(PARTS.difference(parts)))
+        whole = self._with_groups(parts)
+        return whole.model_dump_json(exclude_unset=True, exclude=set(PARTS.difference(parts)))
+
+    def _with_groups(self, parts: Collection[ScorePart]) -> Self:
+        """Return the score with its groups if they are among the parts: few callers ask for them."""
+        return self.model_copy(update={"groups": self._find_groups()}) if "groups" in parts else self
 
     def headers(self) -> dict[str, str]:
         """Return the score's headers, for proxies that drop bodies."""

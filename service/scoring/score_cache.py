@@ -6,14 +6,12 @@ import json
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 import sqlalchemy as sa
-from pydantic import TypeAdapter
-from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.errors import StoreUnavailable
@@ -30,9 +28,9 @@ BATCH = 200  # scores of one transaction, which holds the store's lock until it 
 GATHER_S = 0.1
 RETRY_S = 5.0
 FLUSH_S = 5.0  # at shutdown
+SWEEP_S = 60.0  # between deletions of expired scores
 # The database's clock, because the clocks of replicas may differ. SQLite's counts whole seconds.
 _NOW = sa.extract("epoch", sa.func.now())
-_OBJECT = TypeAdapter(dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,34 +50,19 @@ class ScoreStore:
     """JSON documents stored for a limited time, shared by all replicas.
 
     The owner is a hash of the API key that created the document; other keys do not find it. `max_documents`:
-    the oldest documents beyond this number are deleted. Expired documents are never returned, and are deleted
-    every `sweep_s` seconds. Reading and writing raise StoreUnavailable.
+    the oldest documents beyond this number are deleted. Expired documents are never returned. All methods
+    raise StoreUnavailable.
     """
 
-    def __init__(self, database: Database, *, max_documents: int, sweep_s: float = 60.0) -> None:
+    def __init__(self, database: Database, *, max_documents: int) -> None:
         self._database = database
         self._max_documents = max_documents
-        self._sweep_s = sweep_s
-        self._task: asyncio.Task[None] | None = None
-
-    async def start(self) -> None:
-        """Start to delete expired documents periodically."""
-        self._task = asyncio.create_task(self._sweeping(), name="kept-sweep")
-
-    async def stop(self) -> None:
-        """Stop the periodic deletion; idempotent."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait({task})
 
     async def put_all(self, documents: Sequence[Document]) -> None:
         """Store documents in one transaction, replacing those with the same ids and owners.
 
         The pairs of id and owner must be distinct.
         """
-        if not documents:
-            return
         ids_by_owner = defaultdict[str, list[str]](list)
         for document in documents:
             ids_by_owner[document.owner].append(document.id)
@@ -111,17 +94,9 @@ class ScoreStore:
         """
         conditions = (kept.c.owner == owner, kept.c.id == id_, kept.c.expires > _NOW)
         query = sa.select(kept).where(*conditions).order_by(kept.c.number.desc()).limit(1)
-        return await self._database.soon(self._database.row(query, kept, _document))
-
-    async def _sweeping(self) -> None:
-        while True:
-            await asyncio.sleep(self._sweep_s)
-            try:
-                await self.sweep()
-            except StoreUnavailable:
-                continue  # it was logged
-            except Exception:
-                logger.exception("expired scores cannot be deleted")
+        return await self._database.soon(
+            self._database.row(query, kept, lambda row: dict(json.loads(row["content"])))
+        )
 
     async def sweep(self) -> None:
         """Delete expired documents, also from the database's log of changes."""
@@ -129,10 +104,6 @@ class ScoreStore:
             deleted = await _delete(connection, kept.c.expires <= _NOW)
         if deleted:
             await self._database.forget()
-
-
-def _document(row: RowMapping) -> dict[str, Any]:
-    return _OBJECT.validate_json(row["content"])
 
 
 async def _delete(connection: AsyncConnection, which: sa.ColumnElement[bool]) -> int:
@@ -145,6 +116,7 @@ class ScoreCache:
     """Stores each score for `keep_s` seconds; 0: stores none.
 
     Only this replica finds a score that is not written yet. Store outages are retried every `RETRY_S`.
+    Expired scores are deleted every `SWEEP_S`.
     """
 
     def __init__(self, documents: ScoreStore, *, keep_s: float) -> None:
@@ -153,37 +125,37 @@ class ScoreCache:
         self._unwritten: dict[tuple[str, str], Document] = {}  # oldest first
         self._characters = 0
         self._news = asyncio.Event()
-        self._at_store = asyncio.Lock()
-        self._task: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Start the writer task."""
-        self._task = asyncio.create_task(self._writing(), name="kept-scores")
+        """Start to write scores and to delete expired ones."""
+        self._tasks = [
+            asyncio.create_task(work(), name=f"kept-{work.__name__}")
+            for work in (self._writing, self._sweeping)
+        ]
 
     async def stop(self) -> None:
         """Write the remaining scores, for at most `FLUSH_S`; idempotent."""
-        task, self._task = self._task, None
-        if task is None:
+        tasks, self._tasks = self._tasks, []
+        if not tasks:
             return
-        with contextlib.suppress(StoreUnavailable, TimeoutError):
-            async with asyncio.timeout(FLUSH_S):
-                async with self._at_store:  # a cancelled SQLite transaction may keep its lock
-                    task.cancel()
-                while self._unwritten:
-                    await self._write()
-        task.cancel()
-        await asyncio.wait({task})
+        self._stopping.set()
+        self._news.set()
+        await asyncio.wait(tasks, timeout=FLUSH_S)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
         if self._unwritten:
             logger.warning("%d scores were not written to the store and are lost", len(self._unwritten))
 
-    def save(self, id_: str, owner: str, document: Mapping[str, Any] | str) -> None:
-        """Store a score, replacing an earlier document with the same id. Never waits, never raises.
+    def save(self, id_: str, owner: str, text: str) -> None:
+        """Store a score as JSON text, replacing an earlier one with the same id. Never waits, never raises.
 
-        `document` may be JSON text. A document of more than a million characters is not stored.
+        A text of more than a million characters is not stored.
         """
         if not self._keep_s:
             return
-        text = document if isinstance(document, str) else json.dumps(document)
         self._forget((owner, id_))
         kept_text = text if len(text) <= MAX_SCORE_CHARACTERS else None
         self._unwritten[owner, id_] = Document(id_, owner, kept_text, time.monotonic() + self._keep_s)
@@ -206,35 +178,48 @@ class ScoreCache:
         if (document := self._unwritten.pop(key, None)) is not None:
             self._characters -= len(document.text or "")
 
+    async def _stops_within(self, seconds: float) -> bool:
+        """Wait; return True as soon as the service stops."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        return self._stopping.is_set()
+
     async def _writing(self) -> None:
-        failing = False
+        is_failing = False
         while True:
             await self._news.wait()
-            await asyncio.sleep(GATHER_S)
+            is_stopping = await self._stops_within(GATHER_S)
+            batch = dict(islice(self._unwritten.items(), BATCH))
+            if not batch:  # the service stops
+                return
             try:
-                async with self._at_store:
-                    await self._write()
-                failing = False
+                await self._documents.put_all(list(batch.values()))
             except StoreUnavailable:
-                if not failing:
+                if is_stopping:
+                    return
+                if not is_failing:
                     logger.warning("scores stay only in this replica's memory until the store answers again")
-                failing = True
-                await asyncio.sleep(RETRY_S)
+                is_failing = True
+                await self._stops_within(RETRY_S)
+                continue
+            except Exception as error:
+                # Scores that the store refuses must not block later ones. Only the type of the error is
+                # logged: the text of a database error may quote the scores.
+                kind = type(error).__name__
+                logger.error("%d scores cannot be written to the store: %s", len(batch), kind)  # noqa: TRY400
+            is_failing = False
+            for key, document in batch.items():
+                if self._unwritten.get(key) is document:  # else it was replaced meanwhile
+                    self._forget(key)
+            if not self._unwritten and not self._stopping.is_set():
+                self._news.clear()
 
-    async def _write(self) -> None:
-        """Write a batch of new scores. Raises StoreUnavailable, and then keeps the batch for later."""
-        batch = dict(islice(self._unwritten.items(), BATCH))
-        try:
-            await self._documents.put_all(list(batch.values()))
-        except StoreUnavailable:
-            raise
-        except Exception as error:
-            # Scores that the store refuses must not block later ones. Only the type of the error is logged:
-            # the text of a database error may quote the scores.
-            kind = type(error).__name__
-            logger.error("%d scores cannot be written to the store: %s", len(batch), kind)  # noqa: TRY400
-        for key, document in batch.items():
-            if self._unwritten.get(key) is document:  # else it was replaced meanwhile
-                self._forget(key)
-        if not self._unwritten:
-            self._news.clear()
+    async def _sweeping(self) -> None:
+        while not await self._stops_within(SWEEP_S):
+            try:
+                await self._documents.sweep()
+            except StoreUnavailable:
+                continue  # it was logged
+            except Exception:
+                logger.exception("expired scores cannot be deleted")

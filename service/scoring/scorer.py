@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -13,7 +14,16 @@ from numpy.typing import NDArray
 from service.calibration.calibration import Calibration
 from service.calibration.default import DefaultCalibration
 from service.calibration.store import SqlCalibrations
-from service.claims.comparison import SILENT, Compare, Comparer, Comparison, compared_by
+from service.claims.comparison import (
+    MAX_COMPARED,
+    MAX_COMPARED_OF_CLAIM,
+    SILENT,
+    Compare,
+    Comparer,
+    Comparison,
+    Group,
+    compared_by,
+)
 from service.claims.disagreements import find_disagreements
 from service.claims.kernel import (
     Reading,
@@ -51,7 +61,14 @@ from service.errors import (
 from service.ids import new_id
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import Generation, GenerationRequest, Priority, Usage, is_blank
-from service.scoring.choice import CalibrationChoice, ServedCalibration, applied_to, mismatch, ood_p_value
+from service.scoring.choice import (
+    DISTANCE_CODES,
+    CalibrationChoice,
+    ServedCalibration,
+    applied_to,
+    mismatch,
+    ood_p_value,
+)
 from service.scoring.claims import AnswerClaims, ClaimScorer, ClaimScores
 from service.scoring.judging import (
     DEFAULT_PROBABILITY,
@@ -59,13 +76,9 @@ from service.scoring.judging import (
     Observation,
     evidence_of,
     find_refusals,
-    indistinct_warning,
     judge,
-    num_indistinct,
     of_candidate,
-    other_text_warning,
-    partial_warning,
-    truncated_warning,
+    sample_warnings,
     without_refusals,
 )
 from service.scoring.score import (
@@ -139,12 +152,9 @@ T = TypeVar("T")
 
 LATE_S = 1.0  # by which a score may miss its deadline: a late score is better than none
 
-# eigh on this many distinct answers takes about a millisecond. Larger spectra are computed in a thread.
+# Work on more distinct answers, or on more characters, takes milliseconds and runs in a thread.
 INLINE_DISTINCT = 64
-
-# Taking as many accented characters apart, to compare what is said, takes milliseconds.
-INLINE_CHARACTERS = 20_000
-INLINE_FACTS = 4_000  # characters; extracting the facts for the kernel takes a few milliseconds
+INLINE_CHARACTERS = 4_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -181,6 +191,17 @@ class _Read:
     embedder: EmbedderIdentity
     made_by: EmbedderIdentity
     comparison: Comparison | None
+    warnings: Sequence[ScoreWarning]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Judged:
+    """The judgement of a score, without its claims. disagreements: None if they are not looked for."""
+
+    observation: Observation
+    judgement: Judgement
+    ood_p_value: float | None
+    disagreements: list[Disagreement] | None
     warnings: Sequence[ScoreWarning]
 
 
@@ -249,7 +270,7 @@ class Scorer:
         the errors of the LLM and the embedder.
         """
         with self._live.one():
-            return await self._judged(await self._drawn(command))
+            return await self._scored(await self._drawn(command))
 
     async def draw(self, command: ScoreCommand) -> Samples:
         """Return the samples of a score, to be scored by `finish`. Raises like `score`.
@@ -262,7 +283,7 @@ class Scorer:
                 return drawn
             texts, index = distinct([draw.text for draw in drawn.generation.draws])
             begun = time.perf_counter()
-            comparison, _ = await self._compare(drawn, texts, index, None)
+            comparison, _ = await self._compare(drawn, *_to_compare(texts, index, None))
             seconds = {**drawn.seconds, "compare": time.perf_counter() - begun}
             return replace(drawn, generation=_with_usage(drawn.generation, comparison), seconds=seconds)
 
@@ -270,7 +291,7 @@ class Scorer:
         """Return the score of samples from `draw`, with a candidate to judge. Raises like `score`."""
         self._refuse_blank(candidate)
         with self._live.one():
-            return await self._judged(replace(drawn, command=replace(drawn.command, candidate=candidate)))
+            return await self._scored(replace(drawn, command=replace(drawn.command, candidate=candidate)))
 
     async def _drawn(self, command: ScoreCommand) -> Samples:
         """Return the samples. Meanwhile the question is embedded and cached: the LLM takes longer."""
@@ -323,7 +344,7 @@ class Scorer:
             kernel = FACTS if by_llm else self._embedder.kernel
             known = with_candidate(texts, candidate)
             compared = await self._maybe_in_thread(
-                _has_many_facts(known), compared_texts, known, command.question or "", kernel
+                _is_slow(known), compared_texts, known, command.question or "", kernel
             )
             answers = texts_to_embed(compared, self.empty_answers)
             to_embed = [*answers, *to_embed, *(answer_claims.to_embed() if answer_claims else [])]
@@ -331,7 +352,7 @@ class Scorer:
         embedding = self._embed(to_embed, command, sum(drawn.seconds.values()))
         comparison, warnings, seconds = None, list[ScoreWarning](), dict(drawn.seconds)
         if by_llm:  # concurrently: they wait for different servers
-            comparing = asyncio.ensure_future(self._compare(drawn, texts, index, candidate))
+            comparing = asyncio.ensure_future(self._compare(drawn, *_to_compare(texts, index, candidate)))
             try:
                 embedded = await embedding
                 all_embedded = time.perf_counter()
@@ -365,62 +386,52 @@ class Scorer:
             warnings,
         )
 
-    async def _judged(self, drawn: Samples) -> Score:
+    async def _scored(self, drawn: Samples) -> Score:
         read = await self._read(drawn)
-        begun, drawn = time.perf_counter(), read.drawn
-        command, generation = drawn.command, drawn.generation
-        texts, index, candidate, made_by = read.texts, read.index, read.candidate, read.made_by
-        evidence = evidence_of(generation.draws, index)
-        applied, warnings = self.choice.serving(command, drawn.chosen, generation, made_by, evidence)
-        warnings = [*read.warnings, *warnings]
-        p_value, distance_warnings = await self._maybe_in_thread(
-            _is_expensive(with_candidate(texts, candidate)),
-            ood_p_value,
-            applied,
-            read.question,
-            read.vectors,
-            generation.draws,
-            candidate,
+        begun, command, generation = time.perf_counter(), read.drawn.command, read.drawn.generation
+        evidence = evidence_of(generation.draws, read.index)
+        applied, about = self.choice.serving(command, drawn.chosen, generation, read.made_by, evidence)
+        # The first decision imports scipy, which takes half a second.
+        decides = command.target is not None and applied is not None and bool(applied.calibration.selectors)
+        slow = decides or _is_slow(with_candidate(read.texts, read.candidate))
+        judged = await self._maybe_in_thread(slow, self._judged, read, applied, evidence, about)
+        claims, scored = None, read.drawn
+        if read.answer_claims is not None:
+            claims, scored = await self._claim_scores(read, read.answer_claims, judged.observation)
+        waited_s = sum(scored.seconds.values()) - sum(read.drawn.seconds.values())  # for the LLM
+        return compose(replace(read, drawn=scored), judged, claims, time.perf_counter() - begun - waited_s)
+
+    def _judged(
+        self,
+        read: _Read,
+        applied: ServedCalibration | None,
+        evidence: Evidence | None,
+        about_calibration: Sequence[ScoreWarning],
+    ) -> _Judged:
+        """Compute the spectrum, and judge the candidate and the leading answer."""
+        command, candidate = read.drawn.command, read.candidate
+        observation, about_samples = self._observation(read, applied, evidence)
+        p_value, distance_warnings = ood_p_value(
+            applied, read.question, read.vectors, read.drawn.generation.draws, candidate
         )
-        # Decisions run in a thread: the first one imports scipy, which takes half a second.
-        slow = command.target is not None and applied is not None and bool(applied.calibration.selectors)
-        observation, about = await self._observation(read, applied, evidence)
-        warnings = [*about, *warnings]
         abstains = bool(distance_warnings) and self._ood_abstain
-        judgement, about = await self._maybe_in_thread(
-            slow or _is_expensive(with_candidate(texts, candidate)),
-            judge,
-            observation,
-            command.target,
-            out_of_distribution=abstains,
+        judgement, about = judge(observation, command.target, out_of_distribution=abstains)
+        refusals = find_refusals(read.texts, read.index, candidate, command.question)
+        judgement, refused = without_refusals(
+            judgement, observation.answer, candidate, refusals, command.target
         )
-        refusals = await self._maybe_in_thread(
-            _is_expensive(texts), find_refusals, texts, index, candidate, command.question
-        )
-        answer = observation.answer
-        judgement, refused = without_refusals(judgement, answer, candidate, refusals, command.target)
-        if judgement.is_unverified:
-            warnings.append(DEFAULT_PROBABILITY if observation.num_samples else DEFAULT_WITHOUT_SAMPLES)
+        unverified = DEFAULT_PROBABILITY if observation.num_samples else DEFAULT_WITHOUT_SAMPLES
+        warnings = [*about_samples, *read.warnings, *about_calibration]
+        warnings += [unverified] if judgement.is_unverified else []
         warnings += [*distance_warnings, *about, *refused]
-        judged = answer if candidate is None else candidate
-        claims, disagreements = None, None
+        disagreements = None
         if read.answer_claims is None and command.quotes and observation.reading is not None:
             contents = [
-                0 if text in refusals.texts or is_blank(text) else n
-                for text, n in zip(texts, np.bincount(index).tolist(), strict=True)
+                0 if text in refusals.texts or is_blank(text) else count
+                for text, count in zip(read.texts, np.bincount(read.index).tolist(), strict=True)
             ]
-            disagreements = await self._maybe_in_thread(
-                _is_expensive(texts), _disagreements, observation.reading, contents
-            )
-        if read.answer_claims is not None:
-            claims = await self._claim_scores(read, read.answer_claims, judged)
-            codes = {warning_.code for warning_ in distance_warnings}
-            warnings += [warning_ for warning_ in claims.warnings if warning_.code not in codes]
-        seconds = {**drawn.seconds, "spectrum": time.perf_counter() - begun}
-        drawn = replace(drawn, seconds=seconds)
-        return compose(
-            drawn, observation, applied, judgement, warnings, made_by, p_value, claims, disagreements
-        )
+            disagreements = _disagreements(observation.reading, contents)
+        return _Judged(observation, judgement, p_value, disagreements, warnings)
 
     def _space(self, read: _Read) -> tuple[NDArray[np.floating], Reading]:
         """Return the vectors (n, d) of the distinct answers and the candidate, as the kernel compares them.
@@ -444,27 +455,29 @@ class Scorer:
         return realize_first(compared, len(read.texts)), reading
 
     async def _compare(
-        self, drawn: Samples, texts: Sequence[str], index: NDArray[np.int_], candidate: str | None
+        self,
+        drawn: Samples,
+        texts: Sequence[str],
+        groups: Sequence[Group],
+        *,
+        most: int = MAX_COMPARED,
+        subject: str = "answers",
     ) -> tuple[Comparison | None, list[ScoreWarning]]:
-        """Return what the LLM says of each two of the distinct answers and the candidate.
+        """Return the LLM's comparisons of the texts in each group.
 
-        The candidate and the most frequent answers are first. Return None and a warning if the comparison
-        fails or is late.
+        Return None and a warning about the subject if the comparison fails or is late.
         """
-        known, counts = with_candidate(texts, candidate), np.bincount(index, minlength=len(texts))
-        order = np.argsort(-counts, kind="stable").tolist()
-        if candidate is not None:
-            order.insert(0, known.index(candidate))
         request = drawn.command.generation
-        deadline_s = MAX_COMPARE_S
+        deadline_s = max(MAX_COMPARE_S - drawn.seconds.get("compare", 0.0), 0.0)
         if request is not None and request.deadline_s is not None:
             reserved = min(EMBED_SHARE * request.deadline_s, EMBED_RESERVE_S)
             deadline_s = max(request.deadline_s - sum(drawn.seconds.values()) - reserved, 0.0)
         try:
             comparison = await self._comparer.compare(
                 drawn.command.question or "",
-                known,
-                order,
+                texts,
+                groups,
+                most=most,
                 model=None if request is None else request.model,
                 priority=Priority.LIVE if request is None else request.priority,
                 deadline_s=deadline_s,
@@ -474,69 +487,83 @@ class Scorer:
             why = error.full_detail
         if not why:
             return comparison, []
-        message = f"The answers are compared without the LLM. {why}"
+        message = f"The {subject} are compared without the LLM. {why}"
         return None, [warning("comparison_missing", message)]
 
-    async def _observation(
+    def _observation(
         self, read: _Read, applied: ServedCalibration | None, evidence: Evidence | None
     ) -> tuple[Observation, list[ScoreWarning]]:
         """Return the observation of the score, and warnings about the samples."""
         texts, index, generation = read.texts, read.index, read.drawn.generation
-        logprob = read.drawn.command.candidate_logprob
-        if read.drawn.command.draws_none:
-            assert read.candidate is not None and logprob is not None
-            return of_candidate(generation, read.candidate, logprob, read.made_by.dimension, applied), []
-        request, compared = read.drawn.command.generation, read.compared
+        command, dimension = read.drawn.command, read.made_by.dimension
+        if command.draws_none:
+            assert read.candidate is not None and command.candidate_logprob is not None
+            return of_candidate(generation, read.candidate, command.candidate_logprob, dimension, applied), []
         if applied is None and len(index) < MIN_SAMPLES:
             # An unexpected model answered, or the answer has no log-probability.
-            raise too_few(generation, request)
-        known = with_candidate(texts, read.candidate)
-        space, reading = await self._maybe_in_thread(_has_many_facts(known), self._space, read)
-        dimension = read.made_by.dimension
+            raise too_few(generation, command.generation)
+        space, reading = self._space(read)
         own = space[: len(texts)]  # a candidate that is not among the answers is not part of the spectrum
-        counts = np.bincount(index, minlength=len(texts))
         with self._spans.spectrum(len(texts)):
-            many = len(texts) > INLINE_DISTINCT
-            found = await self._maybe_in_thread(many, spectrum, own, counts, dimension=dimension)
-        alike = await self._maybe_in_thread(_is_expensive(texts), num_indistinct, compared[: len(texts)], own)
+            found = spectrum(own, np.bincount(index, minlength=len(texts)), dimension=dimension)
         observation = Observation(
             generation,
             texts,
-            counts,
+            index,
             read.candidate,
-            compared,
+            read.compared,
             space,
             found,
             applied,
             evidence,
             reading,
-            logprob,
+            command.candidate_logprob,
         )
-        about = [*partial_warning(generation), *truncated_warning(generation, read.drawn.command)]
-        return observation, [*about, *other_text_warning(generation), *indistinct_warning(alike, len(texts))]
+        return observation, sample_warnings(observation, command)
 
-    async def _claim_scores(self, read: _Read, answer_claims: AnswerClaims, judged: str) -> ClaimScores:
-        """Return the claims of the judged text. The LLM does not compare them."""
-        command, chosen, generation = read.drawn.command, read.drawn.chosen, read.drawn.generation
-        texts = [draw.text for draw in generation.draws]
+    async def _claim_scores(
+        self, read: _Read, answer_claims: AnswerClaims, observation: Observation
+    ) -> tuple[ClaimScores, Samples]:
+        """Return the claims of the judged text, and the samples with the time and tokens of this step."""
+        drawn, command, chosen = read.drawn, read.drawn.command, read.drawn.chosen
+        judged = observation.answer if read.candidate is None else read.candidate
+        texts = [draw.text for draw in drawn.generation.draws]
         is_drawn = command.candidate is None or command.candidate_is_drawn
         if is_drawn and judged in texts and len(texts) > MIN_SAMPLES:
             texts.remove(judged)  # the judged text would support its own claims
-        calibration, warnings = None, list[ScoreWarning]()
+        matcher = await self._claims.matcher(answer_claims, judged, texts, read.vectors)
+        comparison, made_by, warnings = None, read.embedder, list[ScoreWarning]()
+        if matcher is not None and read.comparison is not None:
+            began = time.perf_counter()
+            groups = await self._threads.run(matcher.groups)
+            comparison, warnings = await self._compare(
+                drawn, matcher.texts, groups, most=MAX_COMPARED_OF_CLAIM, subject="claims"
+            )
+            compare_s = drawn.seconds.get("compare", 0.0) + time.perf_counter() - began
+            drawn = replace(
+                drawn,
+                generation=_with_usage(drawn.generation, comparison),
+                seconds={**drawn.seconds, "compare": compare_s},
+            )
+        if comparison is not None or self.choice.is_judged_alone(command):
+            model = comparison.model if comparison is not None else ""
+            made_by = compared_by(made_by, model or drawn.generation.model)
+        calibration = None
         if not answer_claims.is_json(judged):
-            calibration, _ = self.choice.fitting(command, chosen, generation, read.embedder, unit="claim")
+            calibration, about = self.choice.fitting(command, chosen, drawn.generation, made_by, unit="claim")
+            warnings += [warning_ for warning_ in about if warning_.code == "calibration_mismatch"]
         if calibration is not None and command.draws_none and 0 not in calibration.selectors:
             calibration = None
         applied = None if calibration is None else applied_to(calibration, len(texts))
         if calibration is not None and applied is None:
-            warnings = [mismatch(calibration, ["num_samples"])]
+            warnings += [mismatch(calibration, ["num_samples"])]
         _, distance_warnings = await self._maybe_in_thread(
-            _is_expensive([*read.texts, judged]),
+            _is_slow([*read.texts, judged]),
             ood_p_value,
             applied,
             read.question,
             read.vectors,
-            generation.draws,
+            drawn.generation.draws,
             judged,
         )
         abstains = bool(distance_warnings) and self._ood_abstain
@@ -545,12 +572,13 @@ class Scorer:
             answer_claims,
             judged,
             texts,
-            read.vectors,
+            matcher,
+            [] if comparison is None else comparison.groups,
             read.embedder.dimension,
             applied,
             out_of_distribution=abstains,
         )
-        return replace(scores, warnings=[*scores.warnings, *distance_warnings, *warnings])
+        return replace(scores, warnings=[*scores.warnings, *distance_warnings, *warnings]), drawn
 
     async def _maybe_in_thread(
         self, slow: object, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
@@ -603,6 +631,20 @@ class Scorer:
             ) from None
 
 
+def _to_compare(
+    texts: Sequence[str], index: Sequence[int] | NDArray[np.int_], candidate: str | None
+) -> tuple[list[str], list[Group]]:
+    """Return the distinct answers and the candidate, and one group.
+
+    The candidate is first. The answers follow, the more frequent first.
+    """
+    known, counts = with_candidate(texts, candidate), np.bincount(index, minlength=len(texts))
+    order = np.argsort(-counts, kind="stable").tolist()
+    if candidate is not None:
+        order.insert(0, known.index(candidate))
+    return known, [Group(range(len(known)), order)]
+
+
 def _with_usage(generation: Generation, comparison: Comparison | None) -> Generation:
     """Return the answers, with the tokens of their comparison added to their own."""
     if comparison is None:
@@ -621,35 +663,25 @@ def _left_s(command: ScoreCommand, elapsed_s: float) -> float | None:
     return None if deadline_s is None else max(deadline_s + LATE_S - elapsed_s, 0.0)
 
 
-def _has_many_facts(texts: Sequence[str]) -> bool:
-    """Return True if extracting the facts of the texts would block the event loop."""
-    return sum(map(len, texts)) > INLINE_FACTS or _is_expensive(texts)
-
-
-def _is_expensive(texts: Sequence[str]) -> bool:
+def _is_slow(texts: Sequence[str]) -> bool:
     """Return True if work on the texts would block the event loop."""
     return len(texts) > INLINE_DISTINCT or sum(map(len, texts)) > INLINE_CHARACTERS
 
 
-def compose(
-    drawn: Samples,
-    observation: Observation,
-    applied: ServedCalibration | None,
-    judgement: Judgement,
-    warnings: list[ScoreWarning],
-    made_by: EmbedderIdentity,
-    ood_p_value: float | None,
-    claims: ClaimScores | None,
-    disagreements: list[Disagreement] | None,
-) -> Score:
-    """Return the score."""
-    generation, total = drawn.generation, sum(drawn.seconds.values())
-    laps = {stage: round(1000 * took, 3) for stage, took in drawn.seconds.items()}
-    if drawn.command.generation is None:
+def compose(read: _Read, judged: _Judged, claims: ClaimScores | None, judged_s: float) -> Score:
+    """Return the score. judged_s: time after embedding, in seconds."""
+    command, generation = read.drawn.command, read.drawn.generation
+    observation, judgement = judged.observation, judged.judgement
+    applied, warnings = observation.applied, [*judged.warnings]
+    seconds = {**read.drawn.seconds, "spectrum": judged_s}
+    laps = {stage: round(1000 * took, 3) for stage, took in seconds.items()}
+    if command.generation is None:
         laps.pop("generate", None)
     texts = [draw.text for draw in generation.draws]
     claim_fields: dict[str, Any] = {}
     if claims is not None:
+        known = DISTANCE_CODES & {warning_.code for warning_ in warnings}
+        warnings += [warning_ for warning_ in claims.warnings if warning_.code not in known]
         claim_fields = {
             "claims": claims.claims,
             "claims_share": claims.share,
@@ -669,22 +701,23 @@ def compose(
         decision=judgement.decision,
         calibrated=calibrated,
         calibration=None if applied is None else applied.used,
-        ood_p_value=ood_p_value,
+        ood_p_value=judged.ood_p_value,
         warnings=warnings,
         model=generation.model or None,
-        embedder=made_by.name,
-        kernel=made_by.kernel,
+        embedder=read.made_by.name,
+        kernel=read.made_by.kernel,
         num_samples=len(texts),
         num_refusals=judgement.num_refusals,
         num_truncated=sum(draw.truncated for draw in generation.draws),
         num_empty=generation.num_empty + sum(not text for text in texts),
-        disagreements=disagreements,
+        disagreements=judged.disagreements,
         samples=texts,
-        timings_ms=Timings.model_construct(None, **laps, total=round(1000 * total, 3)),
-        **_values(observation),
+        timings_ms=Timings.model_construct(None, **laps, total=round(1000 * sum(seconds.values()), 3)),
+        **_values(observation, generation),
         **claim_fields,
     )
     score._judgement = judgement
+    score._find_groups = partial(observation.groups, read.made_by.kernel)
     return score
 
 
@@ -704,12 +737,12 @@ def _disagreements(reading: Reading, counts: Sequence[int]) -> list[Disagreement
     ]
 
 
-def _values(observation: Observation) -> dict[str, Any]:
+def _values(observation: Observation, generation: Generation) -> dict[str, Any]:
     """Return the fields of a score that describe the samples and their spectrum."""
     if not observation.num_samples:
         of_spectrum = ("lambda_max", "entropy", "entropy_normalized", "uncalibrated", "spectrum")
         return dict.fromkeys((*of_spectrum, "evidence", "usage")) | {"num_distinct": 0, "modes": []}
-    generation, served, raw = observation.generation, observation.served, observation.raw
+    served, raw = observation.served, observation.raw
     usage = TokenUsage.model_construct(
         prompt_tokens=generation.usage.prompt_tokens, completion_tokens=generation.usage.completion_tokens
     )

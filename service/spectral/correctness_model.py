@@ -1,4 +1,4 @@
-"""P(correct), the probability that a text is right (**ours**, method, sections 8 and 18).
+"""P(correct), the probability that a text is right (**ours**, method, sections 8 and 13).
 
 For answers, P(correct) is the calibrated `agreement` of the answers drawn, with a slope and an offset fitted
 to verdicts. The prior of both parameters favours the unchanged agreement, which is also P(correct) without
@@ -288,7 +288,7 @@ def nested_sets(available: Sequence[str] | Columns) -> list[tuple[str, ...]]:
 
 
 def fit_model(columns: Columns, labels: ArrayLike, features: Sequence[str]) -> CorrectnessModel:
-    """Return the model of the named features, fitted on all rows (method, sections 8 and 18).
+    """Return the model of the named features, fitted on all rows (method, sections 8 and 13).
 
     Weights stay within `MIN_WEIGHT` and `MAX_WEIGHT`. The prior is centered at weight 1 for the agreement
     (and then intercept 0), and at weight 0 for the other features. A constant feature gets weight 0, except

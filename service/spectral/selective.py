@@ -9,6 +9,7 @@ Neural Networks*, 2017, which also divides the error probability by the number o
 """
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,7 @@ CONFIDENCE = 0.9
 # probability.
 MIN_ANSWERED = 20
 POINTS_PER_DOUBLING = 1.5
+MAX_GROWTH = 20  # further rows, as a multiple of the present rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +77,14 @@ def numbers_answered(answerable: int) -> Ints:
     >>> numbers_answered(160).tolist()
     [20, 34, 57, 95, 160]
     """
-    points = 1 + max(0, int(POINTS_PER_DOUBLING * np.log2(answerable / MIN_ANSWERED)))
     # Starts at the largest number, which is kept if there is only one point.
-    return np.rint(np.geomspace(answerable, MIN_ANSWERED, points)).astype(np.int_)[::-1]
+    points = np.geomspace(answerable, MIN_ANSWERED, num_points(answerable))
+    return np.rint(points).astype(np.int_)[::-1]
+
+
+def num_points(answerable: float) -> int:
+    """Return the number of thresholds if `answerable` > 0 rows may be answered."""
+    return 1 + max(0, int(POINTS_PER_DOUBLING * math.log2(answerable / MIN_ANSWERED)))
 
 
 def selective_counts(
@@ -129,22 +136,57 @@ def error_bound(wrong: ArrayLike, answered: ArrayLike, confidence: float = CONFI
     return np.asarray(np.where(k < n, betaincinv(k + 1.0, right, confidence), 1.0))
 
 
-def simultaneous_bounds(counts: SelectiveCounts, confidence: float = CONFIDENCE) -> Floats:
+def simultaneous_bounds(
+    counts: SelectiveCounts, confidence: float = CONFIDENCE, *, more_rows: int = 0
+) -> Floats:
     """Return upper bounds (K,) on the error among the answered, by threshold; 1 below `MIN_ANSWERED`.
+
+    more_rows: number of additional rows, assumed to be let through, and to be wrong, in the same proportions
+    as the present rows. As with real rows, there are then more thresholds, and each bound is stricter.
 
     Each bound has error probability (1 - confidence) / K, so that all hold at once with probability
     `confidence` over the draw of the rows. This is exact if no scores tie and the error among the answered
     does not fall as the threshold falls. Raises ValueError for a confidence outside (0, 1].
     """
-    each = 1 - (1 - confidence) / max(len(counts.thresholds), 1)
-    bounds = error_bound(counts.wrong, counts.answered, each)
-    return np.where(np.array(counts.answered) < MIN_ANSWERED, 1.0, bounds)
+    growth = 1 + more_rows / max(counts.num_rows, 1)
+    wrong, answered = (np.array(n) * growth for n in (counts.wrong, counts.answered))
+    num_bounds = max(len(counts.thresholds), 1)
+    if more_rows and counts.answered:
+        num_bounds += num_points(answered[-1]) - num_points(counts.answered[-1])
+    each = 1 - (1 - confidence) / num_bounds
+    return np.where(answered < MIN_ANSWERED, 1.0, error_bound(wrong, answered, each))
 
 
-def lowest_error(counts: SelectiveCounts, confidence: float = CONFIDENCE) -> float | None:
-    """Return the lowest error that can be promised, rounded up to 0.1 %; None if none can be promised."""
-    lowest = math.ceil(1000 * simultaneous_bounds(counts, confidence).min(initial=1.0)) / 1000
+def lowest_error(
+    counts: SelectiveCounts, confidence: float = CONFIDENCE, *, more_rows: int = 0
+) -> float | None:
+    """Return the lowest error that can be promised, rounded up to 0.1 %; None if none can be promised.
+
+    more_rows: see `simultaneous_bounds`.
+    """
+    bounds = simultaneous_bounds(counts, confidence, more_rows=more_rows)
+    lowest = math.ceil(1000 * bounds.min(initial=1.0)) / 1000
     return lowest if lowest < 1 else None
+
+
+def rows_to_promise(counts: SelectiveCounts, target: float, confidence: float = CONFIDENCE) -> int | None:
+    """Return the fewest further rows with which a target error can be promised; 0 if it can be now.
+
+    The further rows are like the present ones: each threshold lets through the same shares, right and wrong.
+    The number is an estimate: the shares of real rows differ. None if `MAX_GROWTH` times the
+    present rows do not suffice. confidence: at least 0.5, where each bound falls with the number of rows.
+
+    >>> rows_to_promise(SelectiveCounts((0.5,), (30,), (0,)), 0.05)  # 67 have 3 bounds: 0.95**67 < 0.1 / 3
+    37
+    """
+
+    def suffice(more_rows: int) -> bool:
+        return bool((simultaneous_bounds(counts, confidence, more_rows=more_rows) <= target).any())
+
+    most = MAX_GROWTH * counts.num_rows
+    if suffice(0) or not suffice(most):
+        return 0 if suffice(0) else None
+    return bisect_left(range(most), True, key=suffice)
 
 
 def promise(counts: SelectiveCounts, target: float, confidence: float = CONFIDENCE) -> Promise:

@@ -118,6 +118,7 @@ calibrations = sa.Table(
     sa.Column("num_rows", sa.Integer, nullable=False),
     # Copied from the report: Postgres cannot query JSON that contains NUL.
     sa.Column("projection_ece", sa.Float),
+    sa.Column("raw_projection_ece", sa.Float),
     sa.Column("created_at", UtcDateTime, nullable=False),
 )
 

@@ -11,6 +11,7 @@ import pytest
 from service.app import create_app
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.live import in_process
 from tests.support.operator_world import World
 from tests.support.sqlite_store import SqliteStore
 
@@ -43,10 +44,8 @@ def client_of(llm: FakeLLM, embedder: FakeEmbedder, folder: Path) -> Client:
         # Calls of /v1 reach no server, unless a test has one.
         made = Settings(data_dir=folder, **({"llm_url": "http://127.0.0.1:9/v1"} | settings))
         app = create_app(made, llm=llm, embedder=embedder, store=store)
-        async with app.router.lifespan_context(app):
-            transport = httpx.ASGITransport(app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
-                yield http
+        async with in_process(app) as http:
+            yield http
 
     return make
 

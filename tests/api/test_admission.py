@@ -3,8 +3,8 @@
 import asyncio
 import json
 
-from tests.support.drop_in import QUESTION, DropIn, drop_in
-from tests.support.openai_server import Exchange, OpenAIServer, answers, draws_and, hang
+from tests.support.drop_in import QUESTION, DropIn, before
+from tests.support.openai_server import answers, hang, once
 
 IN_FLIGHT = 17  # with one slot: 16 wait
 
@@ -33,7 +33,7 @@ async def settled(made: DropIn, kind: str, number: int) -> None:
 
 
 async def test_request_over_the_limit_is_refused_before_its_body_is_read() -> None:
-    async with OpenAIServer(default=hang) as server, drop_in(server, llm_slots=1) as made:
+    async with before(hang, hang, llm_slots=1) as made:
         held = [asyncio.create_task(made.ask("off")) for _ in range(IN_FLIGHT)]
         await settled(made, "chat", IN_FLIGHT)
         for path in ("/score", "/verify", "/v1/chat/completions", "/v1/completions"):
@@ -51,7 +51,7 @@ async def test_request_over_the_limit_is_refused_before_its_body_is_read() -> No
 
 
 async def test_batches_have_their_own_limit_and_items_alternate() -> None:
-    async with OpenAIServer(default=hang) as server, drop_in(server, llm_slots=1) as made:
+    async with before(hang, hang, llm_slots=1) as made:
         batch = {"items": [{"prompt": f"{i}"} for i in range(20)]}
         held = [asyncio.create_task(made.http.post("/score/batch", json=batch)) for _ in range(16)]
         await settled(made, "batch", 16)
@@ -67,15 +67,10 @@ async def test_batches_have_their_own_limit_and_items_alternate() -> None:
 
 async def test_samples_for_a_chat_are_dropped_when_an_answer_waits() -> None:
     gate = asyncio.Event()
-
-    async def held_answer(exchange: Exchange) -> None:
-        await gate.wait()
-        await answers("Paris")(exchange)
-
-    async with OpenAIServer(default=draws_and(held_answer)) as server, drop_in(server, llm_slots=1) as made:
+    async with before(once(gate, answers("Paris")), llm_slots=1) as made:
         first = asyncio.create_task(made.ask("on"))
         await settled(made, "chat", 1)
-        while not server.requests:
+        while not made.server.requests:
             await asyncio.sleep(0.01)
         second = asyncio.create_task(made.ask("on"))
         await settled(made, "chat", 2)
@@ -91,7 +86,7 @@ async def test_samples_for_a_chat_are_dropped_when_an_answer_waits() -> None:
 
 async def test_samples_wait_like_answers_if_the_service_abstains() -> None:
     settings = {"llm_slots": 1, "abstain": True, "target_error": 0.2}
-    async with OpenAIServer(default=answers("Paris")) as server, drop_in(server, **settings) as made:
+    async with before(answers("Paris"), **settings) as made:
         results = await asyncio.gather(*(made.ask("on") for _ in range(4)))
     assert {result.json()["uncertainty"]["status"] for result in results} == {"scored"}
     assert QUESTION["model"] == results[0].json()["model"]
@@ -99,7 +94,7 @@ async def test_samples_wait_like_answers_if_the_service_abstains() -> None:
 
 async def test_a_busy_key_leaves_room_for_another() -> None:
     keys = {"score_key": "busy", "admin_key": "other"}
-    async with OpenAIServer(default=hang) as server, drop_in(server, llm_slots=1, **keys) as made:
+    async with before(hang, hang, llm_slots=1, **keys) as made:
         made.http.headers["X-API-Key"] = "other"
         busy = {"X-API-Key": "busy"}
         chat = {"messages": [{"role": "user", "content": QUESTION}]}

@@ -7,7 +7,6 @@ import pytest
 
 from service.heavy_json import MAX_BATCH_VALUES
 from tests.api.conftest import Client
-from tests.support.fakes import FakeLLM
 
 BAD = {
     "nothing": ({}, "send `prompt`"),
@@ -94,19 +93,6 @@ async def test_unknown_field_of_a_batch_item_suggests_the_probable_name(client: 
         lines = (await http.post("/score/batch", json={"items": [{"promt": "a"}]})).text.splitlines()
     error = json.loads(lines[0])["error"]
     assert error["errors"][0]["msg"] == "is not a field; did you mean `prompt`?"
-
-
-@pytest.mark.parametrize(
-    "sent", [{"samples": ["a"]}, {"samples": ["a"], "logprobs": [-1.0]}, {"prompt": "a", "num_samples": 1}]
-)
-async def test_one_answer_is_refused_without_a_calibration_for_it(
-    client: Client, llm: FakeLLM, sent: dict[str, Any]
-) -> None:
-    async with client(default_calibration=False) as http:
-        response = await http.post("/score", json=sent)
-    assert (response.status_code, response.json()["code"]) == (422, "too_few_samples")
-    assert "two answers" in response.json()["detail"]
-    assert llm.requests == []
 
 
 @pytest.mark.parametrize(

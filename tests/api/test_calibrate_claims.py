@@ -1,7 +1,7 @@
 """Calibrating claims over HTTP: rows with verdicts on claims, and scores of claims with the calibration."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,10 @@ import pytest
 
 from service.app import create_app
 from service.calibration.calibration import Selector
+from service.claims.comparison import PROMPT_VERSION, UNRELATED
 from service.claims.segments import claims
+from service.embedding.port import Embedded
+from service.errors import LLMError
 from service.scoring.choice import ServedCalibration
 from service.scoring.claims import AnswerClaims, ClaimScorer, claim_logprobs
 from service.scoring.score import ScoreCommand
@@ -22,13 +25,16 @@ from service.spectral.selective import SelectiveCounts
 from service.spectral.spectrum import DepolarizedMap
 from tests.api.test_calibrate_decides import calibrated
 from tests.support.calibrations import calibration
+from tests.support.comparing import ComparingLLM
 from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.live import in_process
+from tests.support.operator_world import ended, jsonl
 from tests.support.reports import FEW
 
 ANSWERS, CLAIMS, DRAWN = 60, 3, 4
 
 
-def row(number: int, rng: np.random.Generator, **changed: Any) -> dict[str, Any]:
+def row(number: int, rng: np.random.Generator) -> dict[str, Any]:
     """Return an answer of three claims. Samples repeat right claims more often than wrong ones."""
     right = rng.random(CLAIMS) < 0.6
     claims = [f"Item {number}{name} weighs {number} kilograms." for name in "abc"]
@@ -37,21 +43,12 @@ def row(number: int, rng: np.random.Generator, **changed: Any) -> dict[str, Any]
         for _ in range(DRAWN)
     ]
     tokens = [-0.1 if good else -2.0 for good in right] + rng.normal(0, 0.3, CLAIMS)
-    made = {
-        "prompt": f"What does box {number} hold?",
-        "samples": [" ".join([f"Box {number} is closed.", *text_]) for text_ in texts],
-        "claims": [
-            {
-                "text": text,
-                "correct": bool(good),
-                "logprob": min(value, 0) - 2,
-                "fact_logprob": min(value, 0) - 1,
-                "least_logprob": min(value, 0) - 1,
-            }
-            for text, good, value in zip(claims, right, tokens, strict=True)
-        ],
-    }
-    return made | changed
+    judged = []
+    for text, good, value in zip(claims, right, np.minimum(tokens, 0), strict=True):
+        logprobs = {"logprob": value - 2, "fact_logprob": value - 1, "least_logprob": value - 1}
+        judged.append({"text": text, "correct": bool(good), **logprobs})
+    samples = [" ".join([f"Box {number} is closed.", *text_]) for text_ in texts]
+    return {"prompt": f"What does box {number} hold?", "samples": samples, "claims": judged}
 
 
 def rows(count: int = ANSWERS) -> list[dict[str, Any]]:
@@ -62,18 +59,12 @@ def rows(count: int = ANSWERS) -> list[dict[str, Any]]:
 @pytest.fixture
 async def http(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
     app = create_app(Settings(data_dir=tmp_path), llm=FakeLLM(), embedder=FakeEmbedder(), resamples=FEW)
-    async with app.router.lifespan_context(app):
-        transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=120) as client:
-            yield client
-
-
-def sent(made: list[dict[str, Any]]) -> bytes:
-    return "\n".join(json.dumps(item) for item in made).encode()
+    async with in_process(app) as client:
+        yield client
 
 
 async def of_claims(http: httpx.AsyncClient, made: list[dict[str, Any]]) -> dict[str, Any]:
-    return await calibrated(http, sent(made), unit="claim", activate="always")
+    return await calibrated(http, jsonl(made), unit="claim", activate="always")
 
 
 def asked(made: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -173,13 +164,58 @@ async def test_too_many_claims_for_memory_are_refused(
     http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.jobs.calibrator.MAX_CLAIMS_BYTES", 10_000)
-    posted = await http.post(
-        "/calibrate", files={"file": ("dev.jsonl", sent(rows()))}, data={"unit": "claim"}
-    )
-    events = (await http.get(f"/jobs/{posted.json()['id']}/events")).text.splitlines()
-    last = json.loads([line for line in events if line.startswith("data:")][-1].removeprefix("data:"))
+    files = {"file": ("dev.jsonl", jsonl(rows()))}
+    last = await ended(http, await http.post("/calibrate", files=files, data={"unit": "claim"}))
     assert (last["state"], last["error"]["code"]) == ("failed", "invalid_dev_data")
     assert "ask for fewer answers" in last["error"]["detail"]
+
+
+class WithoutAbout(FakeEmbedder):
+    """Gives a text with the word "about" the vector of the text without it."""
+
+    async def embed(self, texts: Sequence[str]) -> Embedded:
+        return await super().embed([text.replace("about ", "") for text in texts])
+
+
+def with_about(made: dict[str, Any]) -> dict[str, Any]:
+    return made | {"samples": [text.replace("weighs", "weighs about") for text in made["samples"]]}
+
+
+async def test_a_calibration_of_compared_claims_serves_only_compared_claims(tmp_path: Path) -> None:
+    llm, embedder = ComparingLLM(lambda *_: 0.1), WithoutAbout(kernel="facts")
+    app = create_app(Settings(data_dir=tmp_path), llm=llm, embedder=embedder, resamples=FEW)
+    async with in_process(app) as http:
+        rows_ = [with_about(made) for made in rows(21)]
+        of_facts = await of_claims(http, rows_[:20])
+        llm.fail_with = [LLMError("too long", llm_status=400)]  # of one row; the others count
+        made = await calibrated(http, jsonl(rows_[:20]), unit="claim", activate="always", compare="llm")
+        compared = {text for pair in llm.compared for text in pair}
+        body = asked(rows_[20], compare="llm")
+        by_llm, by_facts = await score(http, body), await score(http, body | {"compare": "embeddings"})
+    fingerprint, comparer = made["fingerprint"], f"fake-llm, prompt {PROMPT_VERSION}"
+    assert [fingerprint[name] for name in ("unit", "kernel", "comparer")] == ["claim", "llm", comparer]
+    # For the LLM no sentence says the same as a claim.
+    assert made["parameters"] != of_facts["parameters"]
+    assert by_llm["claims_calibration"]["id"] == made["id"]
+    assert any(claim["probability_correct"] is not None for claim in by_llm["claims"])
+    assert by_facts["claims_calibration"]["id"] == of_facts["id"]
+    claims_ = {claim["text"] for made in rows_[:20] for claim in made["claims"]}
+    drawn = {text.replace("weighs", "weighs about") for text in claims_}
+    assert len(compared & claims_) == len(compared & drawn) > 0
+    assert compared <= claims_ | drawn | {UNRELATED}
+
+
+async def test_a_claim_calibration_of_another_kernel_is_named(tmp_path: Path) -> None:
+    app = create_app(
+        Settings(data_dir=tmp_path), llm=ComparingLLM(), embedder=FakeEmbedder(kernel="facts"), resamples=FEW
+    )
+    async with in_process(app) as http:
+        rows_ = rows(21)
+        made = await of_claims(http, rows_[:20])
+        by_llm = await score(http, asked(rows_[20], compare="llm"))
+    [mismatch] = [warning for warning in by_llm["warnings"] if warning["code"] == "calibration_mismatch"]
+    assert made["id"] in mismatch["message"]
+    assert mismatch["differs"] == ["kernel"]
 
 
 async def test_model_with_token_features_uses_its_own_map() -> None:
@@ -195,21 +231,13 @@ async def test_model_with_token_features_uses_its_own_map() -> None:
     answer_claims, applied = AnswerClaims({text: claims(text)}, ""), ServedCalibration(own, own.map_for(3))
     results = list[float | None]()
     for tokens in ((), ((text, -1.0),)):
-        command, vectors = ScoreCommand(candidate_tokens=tokens), {text: np.ones(8)}
-        scores = await ClaimScorer().scores(
-            command, answer_claims, text, [text] * 3, vectors, 8, applied, out_of_distribution=False
+        command, scorer = ScoreCommand(candidate_tokens=tokens), ClaimScorer()
+        matcher = await scorer.matcher(answer_claims, text, [text] * 3, {text: np.ones(8)})
+        scores = await scorer.scores(
+            command, answer_claims, text, [text] * 3, matcher, (), 8, applied, out_of_distribution=False
         )
         results.append(scores.claims[0].probability_correct)
     assert results[0] is not None and results[1] == pytest.approx(results[0])
-
-
-def test_tokens_of_reasoning_do_not_count_as_answer_tokens() -> None:
-    text = "It weighs 9 kilograms."
-    [claim] = claims(text)
-    thought, answer_tokens = ("It weighs", " 9", " kilograms.", " So: "), (" It weighs 9", " kilograms.")
-    tokens = [*((item, -7.0) for item in thought), *((item, -0.1) for item in answer_tokens)]
-    [spoken] = claim_logprobs(text, [claim], tokens, "")
-    assert spoken is not None and spoken.least == -0.1
 
 
 @pytest.mark.parametrize(

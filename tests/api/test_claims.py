@@ -3,35 +3,20 @@
 import json
 from typing import Any, Literal
 
-import httpx2 as httpx
 import pytest
 
-from service.app import create_app
 from service.scoring.claims import MAX_CLAIMS, MAX_SENTENCES
 from service.scoring.score import Claim, ClaimSupport, mark
-from service.settings import Settings
-from tests.support.drop_in import drop_in, events_of
-from tests.support.fakes import FakeEmbedder, FakeLLM
-from tests.support.openai_server import OpenAIServer, answers, draws_and
-from tests.support.sqlite_store import SqliteStore
+from tests.support.drop_in import before, events_of
+from tests.support.live import fake_app, in_process
+from tests.support.openai_server import answers
 
-pytestmark = pytest.mark.anyio
 PARIS, SEINE, TOWER = "Paris is the capital.", "It lies on the Seine.", "The tower is 330 m high."
 OTHER = "The tower is 200 m high."
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 async def scored(body: dict[str, Any], **settings: Any) -> dict[str, Any]:
-    app = create_app(Settings(**settings), llm=FakeLLM(), embedder=FakeEmbedder(), store=SqliteStore())
-    transport = httpx.ASGITransport(app)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://t") as http,
-    ):
+    async with in_process(fake_app(**settings)) as http:
         reply = await http.post("/score", json=body)
     assert reply.status_code == 200, reply.text
     return dict(reply.json())
@@ -162,7 +147,7 @@ async def test_chat_marks_doubtful_spans_without_changing_the_text(stream: bool)
     """Spans refer to the choice's text, which begins with reasoning of the same words."""
     content = THOUGHT + ANSWER
     draws = answers(f"{PARIS} {OTHER}", f"{OTHER} {PARIS}", PARIS)
-    async with OpenAIServer(default=draws_and(answers(content), draws)) as server, drop_in(server) as made:
+    async with before(answers(content), draws) as made:
         body = {"num_samples": 3, "mark": True}
         response = await made.ask(stream=stream, eigencal=body)
         events = events_of(response.content) if stream else [response.json()]
@@ -185,10 +170,7 @@ async def test_chat_marks_doubtful_spans_without_changing_the_text(stream: bool)
 
 async def test_claims_do_not_reveal_withheld_answers() -> None:
     text = " ".join(f"Fact {i} holds." for i in range(60))
-    async with (
-        OpenAIServer(default=answers(text)) as server,
-        drop_in(server, abstain=True, target_error=0.2) as made,
-    ):
+    async with before(answers(text), answers(text), abstain=True, target_error=0.2) as made:
         response = await made.ask(eigencal={"mark": True})
         kept = await made.scored(response.headers["x-score-id"])
     assert response.json()["uncertainty"]["decision"]["action"] == "abstain"

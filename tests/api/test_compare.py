@@ -10,6 +10,7 @@ import pytest
 from service.app import serving_of
 from service.calibration.calibration import caller_fingerprint, service_fingerprint
 from service.claims.comparison import compared_by
+from service.embedding.port import Embedded
 from service.errors import LLMError, LLMUnavailable
 from service.scoring.score import ScoreCommand
 from service.scoring.scorer import Scorer
@@ -45,8 +46,7 @@ async def scored(client: Client, **body: object) -> dict[str, Any]:
     async with client() as http:
         reply = await http.post("/score", json={"prompt": PROMPT, "num_samples": 3, **body})
     assert reply.status_code == 200, reply.text
-    document: dict[str, Any] = reply.json()
-    return document
+    return dict(reply.json())
 
 
 def codes(score: dict[str, Any]) -> Sequence[str]:
@@ -70,22 +70,6 @@ async def test_a_candidate_is_compared_first(client: Client, llm: ComparingLLM) 
     assert score["candidate"]["probability"] > wrong["candidate"]["probability"]
 
 
-async def test_the_settings_say_what_a_request_does_not(client: Client, llm: ComparingLLM) -> None:
-    async with client(compare="llm") as http:
-        default = (await http.post("/score", json={"prompt": PROMPT, "num_samples": 3})).json()
-        own = {"prompt": PROMPT, "num_samples": 3, "compare": "embeddings"}
-        asked = (await http.post("/score", json=own)).json()
-    assert (default["kernel"], asked["kernel"]) == ("llm", "facts")
-
-
-async def test_samples_of_a_caller_are_compared_too(client: Client, llm: ComparingLLM) -> None:
-    async with client() as http:
-        sent = {"samples": list(ANSWERS), "prompt": PROMPT, "compare": "llm"}
-        score = (await http.post("/score", json=sent)).json()
-    assert (score["kernel"], score["model"]) == ("llm", None)
-    assert score["usage"]["prompt_tokens"] > 0
-
-
 @pytest.mark.parametrize(
     "error", [LLMUnavailable("down"), LLMError("logprobs are not supported", llm_status=400)]
 )
@@ -101,12 +85,16 @@ async def test_without_the_llm_the_embeddings_compare(
     assert (score["kernel"], score["lambda_max"]) == ("facts", expected["lambda_max"])
 
 
-async def test_a_calibration_serves_what_it_was_fitted_with(client: Client, llm: ComparingLLM) -> None:
+def active(llm: ComparingLLM) -> Active:
+    """Return an active calibration with answers compared by this LLM."""
     request = SERVING.request(prompt=PROMPT)
-    facts = FakeEmbedder(64, kernel="facts").identity
-    fingerprint = service_fingerprint(llm.identity(request), request.sampling, compared_by(facts, "fake-llm"))
-    made = by_evidence(fingerprint=fingerprint)
-    async with client(calibrations=Active(made)) as http:
+    comparing = compared_by(FakeEmbedder(64, kernel="facts").identity, "fake-llm")
+    fingerprint = service_fingerprint(llm.identity(request), request.sampling, comparing)
+    return Active(by_evidence(fingerprint=fingerprint))
+
+
+async def test_a_calibration_serves_what_it_was_fitted_with(client: Client, llm: ComparingLLM) -> None:
+    async with client(calibrations=active(llm)) as http:
         sent = {"prompt": PROMPT, "num_samples": 3}
         by_llm = (await http.post("/score", json={**sent, "compare": "llm"})).json()
         by_words = (await http.post("/score", json=sent)).json()
@@ -118,30 +106,10 @@ async def test_a_calibration_serves_what_it_was_fitted_with(client: Client, llm:
     assert mismatch["differs"] == ["comparer", "model"]
 
 
-async def test_the_default_calibration_does_not_serve_it(client: Client, llm: ComparingLLM) -> None:
-    score = await scored(client, compare="llm")
-    assert (score["calibration"], codes(score)) == (None, ["calibration_missing"])
-    assert score["uncalibrated"]["lambda_max"] == score["lambda_max"]
-
-
-async def test_a_reply_that_is_neither_yes_nor_no_is_none(client: Client, llm: ComparingLLM) -> None:
-    llm.same = lambda *_: None
-    score = await scored(client, compare="llm")
-    assert (score["kernel"], codes(score)[0]) == ("facts", "comparison_missing")
-
-
 async def test_a_slow_comparison_leaves_the_score_in_time(client: Client, llm: ComparingLLM) -> None:
     llm.until = asyncio.Event()
     score = await scored(client, compare="llm", deadline_ms=300)
     assert (score["kernel"], codes(score)[0]) == ("facts", "comparison_missing")
-
-
-async def test_the_default_of_another_kernel_does_not_stand_in(llm: ComparingLLM, tmp_path: Path) -> None:
-    llm.same = lambda *_: None
-    by_cosine = client_of(llm, FakeEmbedder(64, kernel="paper"), tmp_path)
-    score = await scored(by_cosine, compare="llm")
-    assert (score["kernel"], score["calibration"]) == ("facts", None)
-    assert (await scored(by_cosine))["calibration"]["id"] == "default-1"
 
 
 async def test_samples_that_agree_need_nobody_to_compare_them(client: Client, llm: ComparingLLM) -> None:
@@ -156,11 +124,8 @@ async def test_samples_that_agree_need_nobody_to_compare_them(client: Client, ll
 async def test_a_text_without_answers_is_judged_by_the_same_calibration(
     client: Client, llm: ComparingLLM
 ) -> None:
-    request = SERVING.request(prompt=PROMPT)
-    comparing = compared_by(FakeEmbedder(64, kernel="facts").identity, "fake-llm")
-    fingerprint = service_fingerprint(llm.identity(request), request.sampling, comparing)
     sent = {"prompt": PROMPT, "effort": "none", "candidate": "Jupiter", "candidate_logprob": -0.5}
-    async with client(calibrations=Active(by_evidence(fingerprint=fingerprint)), compare="llm") as http:
+    async with client(calibrations=active(llm), compare="llm") as http:
         own = (await http.post("/score", json=sent)).json()
     async with client(compare="llm") as http:
         default = (await http.post("/score", json=sent)).json()
@@ -177,6 +142,71 @@ async def test_draws_are_compared_before_the_candidate_is_there(llm: ComparingLL
     score = await scorer.finish(drawn, candidate)
     assert score.kernel == "llm"
     assert all(candidate in pair for pair in llm.compared[len(before) :])
+
+
+class Alike(FakeEmbedder):
+    """Gives all texts the same vector."""
+
+    async def embed(self, texts: Sequence[str]) -> Embedded:
+        return await super().embed(["one text"] * len(texts))
+
+
+CLAIMS = ("The coin has 7 sides.", "It is round.")
+SHAPES = {
+    "samples": ["It has 7 sides.", "It is a heptagon, of course.", "It has 12 sides."],
+    "candidate": " ".join(CLAIMS),
+    "prompt": "How many sides has the coin?",
+    "claims": True,
+}
+
+
+def same_shape(first: str, second: str) -> float:
+    return 0.9 if ("12" in first) == ("12" in second) and "soup" not in first else 0.1
+
+
+@pytest.fixture
+def shapes(llm: ComparingLLM, tmp_path: Path) -> Client:
+    llm.same = same_shape
+    return client_of(llm, Alike(64, kernel="facts"), tmp_path)
+
+
+async def test_the_llm_compares_claims(shapes: Client, llm: ComparingLLM) -> None:
+    async with shapes() as http:
+        by_facts = (await http.post("/score", json=SHAPES)).json()["claims"][0]
+        score = (await http.post("/score", json=SHAPES | {"compare": "llm"})).json()
+    by_llm = score["claims"][0]
+    assert by_llm["support"] == by_facts["support"]
+    assert by_llm["probability"] > by_facts["probability"]
+    assert any(CLAIMS[0] in pair for pair in llm.compared)
+    assert score["usage"]["prompt_tokens"] == 8 * len(llm.compared)
+    assert len(set(llm.compared)) == len(llm.compared)  # no pair is asked twice
+
+
+async def test_claims_that_the_llm_cannot_compare_are_compared_by_their_facts(
+    shapes: Client, llm: ComparingLLM
+) -> None:
+    def no_claims(*pair: str) -> float:
+        if {*pair} & {*CLAIMS}:
+            raise LLMUnavailable("down")
+        return same_shape(*pair)
+
+    llm.same = no_claims
+    async with shapes() as http:
+        expected = (await http.post("/score", json=SHAPES)).json()["claims"]
+        score = (await http.post("/score", json=SHAPES | {"compare": "llm"})).json()
+    assert (score["kernel"], score["claims"]) == ("llm", expected)
+    [missing] = [one for one in score["warnings"] if one["code"] == "comparison_missing"]
+    assert missing["message"].startswith("The claims are compared without the LLM.")
+
+
+async def test_claims_of_a_text_that_came_after_the_draws_are_compared(llm: ComparingLLM) -> None:
+    scorer = Scorer(llm, Alike(64, kernel="facts"), Active(), compare="llm")
+    drawn = await scorer.draw(ScoreCommand(SERVING.request(prompt=PROMPT, num_samples=3), claims=True))
+    before = len(llm.compared)
+    score = await scorer.finish(drawn, "Jupiter is the largest. It is round.")
+    assert score.claims is not None and len(score.claims) == 2
+    compared = {text for pair in llm.compared[before:] for text in pair}
+    assert {"Jupiter is the largest.", "It is round."} <= compared
 
 
 async def test_a_chat_is_scored_by_it(client: Client, llm: ComparingLLM) -> None:

@@ -1,6 +1,5 @@
 """Candidates and decisions over HTTP, with a deciding calibration in a real store."""
 
-import json
 import math
 import re
 from collections.abc import AsyncIterator, Callable
@@ -12,22 +11,16 @@ from typing import Any
 import httpx2 as httpx
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from service.api.bodies import parse
 from service.app import create_app, serving_of
 from service.calibration.calibration import Calibration, caller_fingerprint, service_fingerprint
-from service.errors import InvalidRequest
-from service.scoring.request import ScoreRequest, to_command
-from service.scoring.score import Target
 from service.settings import Settings
 from service.spectral.evidence import EvidenceMap
 from tests.support.calibrations import add, calibration
 from tests.support.decisions import selector
 from tests.support.evidence import TellingLLM, by_evidence
 from tests.support.fakes import FakeEmbedder
-from tests.support.live import served
+from tests.support.live import in_process
 
 DIMENSION = 8
 APART = {"answer 0": np.eye(DIMENSION)[0], "another thing": np.eye(DIMENSION)[1]}
@@ -62,13 +55,12 @@ def started(tmp_path: Path) -> Served:
         app = create_app(
             Settings(data_dir=tmp_path, **set_), llm=llm, embedder=FakeEmbedder(DIMENSION, vectors=APART)
         )
-        async with served(app) as port:
+        async with in_process(app) as http:
             store = app.state.admin.calibrations
             for calibration_ in (drawn_here(), drawn_by_callers()):
                 await add(store, calibration_, {"version": 1})
                 await store.activate(calibration_.id)
-            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as http:
-                yield http
+            yield http
 
     return start
 
@@ -109,12 +101,11 @@ async def test_candidate_is_judged_and_gets_a_decision(started: Served) -> None:
     assert list(same)[:7] == [*about_text, "lambda_max"]
     assert sure["decision"]["confidence"] == 0.95
     assert same["warnings"] == none["warnings"] == plain["warnings"] == []
-    assert same["headers"]["x-decision"] == "answer"
-    assert same["headers"]["x-probability-correct"] == f"{LIKELY:.6f}"
-    assert plain["headers"]["x-decision"] == "answer"
+    for body in (same, plain):
+        assert body["headers"]["x-decision"] == "answer"
+        assert body["headers"]["x-probability-correct"] == f"{LIKELY:.6f}"
     assert same["headers"]["x-candidate-probability"] == f"{LIKELY:.6f}"
     assert "x-candidate-probability" not in plain["headers"]
-    assert plain["headers"]["x-probability-correct"] == f"{LIKELY:.6f}"
 
 
 async def test_the_decision_and_its_headers_are_about_the_candidate(started: Served) -> None:
@@ -133,42 +124,32 @@ async def test_the_decision_and_its_headers_are_about_the_candidate(started: Ser
 
 async def test_single_answer_and_caller_samples_are_judged(started: Served) -> None:
     async with started() as http:
-        body = await answered(
-            http, prompt="question 0", num_samples=1, candidate="answer 0", target_error=0.2
-        )
-        own = await answered(
-            http, samples=["a", "a", "a"], source_label="mine", candidate=" a\n", target_error=0.37
-        )
+        sent = {"prompt": "question 0", "num_samples": 1, "candidate": "answer 0"}
+        body = await answered(http, **sent, target_error=0.2)
+        sent = {"samples": ["a", "a", "a"], "source_label": "mine", "candidate": " a\n"}
+        own = await answered(http, **sent, target_error=0.37)
     assert (body["num_samples"], body["candidate"]["mode"]) == (1, 0)
     assert body["decision"]["action"] == "answer"
     assert own["candidate"]["probability"] == pytest.approx(own["lambda_max"])
     assert own["decision"].pop("reason").startswith("Let it through")
-    assert own["decision"] == {
-        "action": "answer",
-        "target_error": 0.37,
-        "confidence": 0.9,
-        "threshold": 0.0,
-        "coverage": 1.0,
-    }
+    promised = {"target_error": 0.37, "confidence": 0.9, "threshold": 0.0, "coverage": 1.0}
+    assert own["decision"] == {"action": "answer"} | promised
 
 
 async def test_unreachable_target_or_missing_model_abstains_with_a_warning(
     started: Served,
 ) -> None:
+    candidate = {"prompt": "question 0", "candidate": "x"}
     async with started() as http:
         far = await answered(http, prompt="question 0", num_samples=3, target_error=0.01)
-        without = await answered(http, prompt="question 0", num_samples=2, target_error=0.2, candidate="x")
-        raw = await answered(
-            http, prompt="question 0", num_samples=3, target_error=0.2, calibration="none", candidate="x"
-        )
-        unasked = await answered(http, prompt="question 0", num_samples=2, candidate="x")
+        without = await answered(http, **candidate, num_samples=2, target_error=0.2)
+        raw = await answered(http, **candidate, num_samples=3, target_error=0.2, calibration="none")
+        unasked = await answered(http, **candidate, num_samples=2)
     assert [warning["code"] for warning in far["warnings"]] == ["target_unreachable"]
     assert "10.8 %" in far["warnings"][0]["message"]
-    assert far["decision"]["reason"].startswith(
-        "Hold it back. The service cannot promise that at most 1 % of"
-    )
-    assert "with 3 answers" in far["decision"]["reason"]
-    assert far["decision"]["reason"].endswith("10.8 %. Use this target, or calibrate on more rows.")
+    reason = far["decision"]["reason"]
+    assert reason.startswith("Hold it back. The service cannot promise that at most 1 % of")
+    assert "with 3 answers" in reason and "10.8 %" in reason
     assert far["probability_correct"] == pytest.approx(LIKELY)
     for body in (far, without, raw):
         decision = body["decision"]
@@ -178,10 +159,7 @@ async def test_unreachable_target_or_missing_model_abstains_with_a_warning(
         assert [warning["code"] for warning in body["warnings"]] == ["no_correctness_model"]
         assert body["probability_correct"] is body["candidate"]["probability_correct"] is None
         assert "x-probability-correct" not in body["headers"]
-    assert "for 2 answers" in without["warnings"][0]["message"]
-    assert re.search(
-        r"its report, /calibrations/cal_\w+/report, gives the reason", without["warnings"][0]["message"]
-    )
+    assert re.search(r"for 2 answers.*/calibrations/cal_\w+/report", without["warnings"][0]["message"])
     assert "no calibration" in raw["warnings"][0]["message"]
     assert (unasked["warnings"], unasked["decision"]) == ([], None)
 
@@ -216,30 +194,3 @@ async def test_invalid_target_or_candidate_is_refused(started: Served) -> None:
         for bad in REFUSED:
             response = await http.post("/score", json={"samples": ["a", "b"], **bad})
             assert (response.status_code, response.json()["code"]) == (422, "invalid_request"), bad
-
-
-async def test_items_of_a_batch_are_judged_like_single_requests(started: Served) -> None:
-    request = {"prompt": "question 0", "effort": "low", "candidate": "answer 0", "target_error": 0.2}
-    items = [request, {**request, "deadline_ms": 20_000}, {"prompt": "question 0", "confidence": 9}]
-    async with started() as http:
-        lines = (await http.post("/score/batch", json={"items": items})).text.splitlines()
-        single = await answered(http, **request)
-    results = {item["index"]: item for item in map(json.loads, lines)}
-    for index in (0, 1):
-        for name in ("candidate", "probability_correct", "decision"):
-            assert results[index]["result"][name] == single[name]
-    assert results[2]["error"]["code"] == "invalid_request"
-
-
-@settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
-@given(st.floats(0, 1, exclude_min=True, exclude_max=True), st.none() | st.floats(0, 1))
-def test_target_of_the_request_overrides_the_settings(error: float, confidence: float | None) -> None:
-    sent: dict[str, Any] = {"samples": ["a", "b"], "target_error": error}
-    if confidence is not None:
-        sent["confidence"] = confidence
-    if confidence in (0.0, 1.0):
-        with pytest.raises(InvalidRequest):
-            parse(json.dumps(sent).encode(), ScoreRequest)
-        return
-    body = parse(json.dumps(sent).encode(), ScoreRequest)
-    assert to_command(body, SERVING, None).target == Target(error, confidence or 0.9, by_caller=True)

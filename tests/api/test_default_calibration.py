@@ -71,15 +71,6 @@ async def test_one_answer_is_scored_by_its_logprob(client: Client) -> None:
     assert refused.json()["code"] == "too_few_samples"
 
 
-@pytest.mark.parametrize(("count", "origin"), [(40, "default"), (41, None)])
-async def test_more_answers_than_fitted_are_served_raw(
-    client: Client, count: int, origin: str | None
-) -> None:
-    score = await scored(client, {"samples": ["a", *"b" * (count - 1)]})
-    assert (score["calibration"] or {"origin": None})["origin"] == origin
-    assert codes(score) == (DEFAULT if origin else ["calibration_missing"])
-
-
 async def test_default_names_the_calibration_that_does_not_match(client: Client) -> None:
     """An active or requested calibration is not applied to another set-up."""
     other = calibration(
@@ -116,16 +107,6 @@ async def test_default_gives_p_correct_without_verdicts(client: Client) -> None:
     assert (raw["rank_score"], raw["probability_correct"]) == (None, None)
 
 
-@pytest.mark.parametrize("candidate", ["a", "b"])
-async def test_p_correct_of_a_candidate_follows_the_agreement(client: Client, candidate: str) -> None:
-    """It is the agreement with the dominant answer; one in twenty for a different and wrong answer."""
-    score = await scored(client, SENT | {"candidate": candidate})
-    top, own = score["lambda_max"], score["candidate"]["probability"]
-    alike = math.sqrt(own / top)
-    expected = top * alike + 0.05 * (1 - top) * (1 - alike)
-    assert score["candidate"]["probability_correct"] == pytest.approx(expected)
-
-
 async def test_default_decides_for_a_requested_target_without_a_promise(client: Client) -> None:
     correct = (await scored(client, SENT))["probability_correct"]
     for error, action in ((1 - correct + 1e-6, "answer"), (1 - correct - 1e-6, "abstain")):
@@ -135,13 +116,6 @@ async def test_default_decides_for_a_requested_target_without_a_promise(client: 
         assert decision["threshold"] == pytest.approx(1 - error)
         assert "This is not a promise" in decision["reason"] and codes(score) == DEFAULT
     assert (await scored(client, SENT))["decision"] is None
-
-
-async def test_default_does_not_decide_for_a_target_of_the_settings(client: Client) -> None:
-    score = await scored(client, SENT, target_error=0.9)
-    assert score["decision"]["action"] == "abstain"
-    assert "uses no labels" in score["decision"]["reason"]
-    assert codes(score) == [*DEFAULT, "no_correctness_model"]
 
 
 async def test_default_gives_an_ood_p_value_from_its_rows(client: Client) -> None:
@@ -179,8 +153,3 @@ async def test_unsupported_candidate_has_no_p_correct(client: Client) -> None:
     score = await scored(client, SENT | {"candidate": "d", "target_error": 0.9})
     assert score["decision"]["action"] == "abstain"
     assert "None of the answers drawn agrees with it" in score["decision"]["reason"]
-
-
-async def test_refusal_has_no_p_correct_and_no_warning_about_it(client: Client) -> None:
-    score = await scored(client, {"samples": ["I don't know."] * 3})
-    assert score["probability_correct"] is None and "default_probability" not in codes(score)

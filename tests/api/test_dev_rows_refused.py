@@ -1,7 +1,5 @@
 """Calibrating over HTTP when the LLM server refuses rows temporarily or permanently."""
 
-import asyncio
-import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -14,13 +12,13 @@ from service.jobs.calibrator import RetryPolicy
 from service.llm.openai_server import HttpLanguageModel
 from tests.support.embeddings_server import EmbeddingsServer
 from tests.support.fakes import FakeEmbedder
-from tests.support.openai_server import Exchange, OpenAIServer, answers, status
-from tests.support.operator_world import problem
+from tests.support.openai_server import Exchange, OpenAIServer, status
+from tests.support.operator_world import ended, problem
 from tests.support.replica_apps import replica_app
+from tests.support.services import cities, prompt_of, questions
 
 QUICK = RetryPolicy(first_wait_s=0.001, max_wait_s=0.002)
 SAID = "This model's maximum context length is 8 tokens."
-CITIES = ("Paris", "Lyon", "Nice", "Lille", "Metz")
 
 
 class World:
@@ -33,23 +31,17 @@ class World:
 
     async def answer(self, exchange: Exchange) -> None:
         self.number += 1
-        prompt = exchange.body["messages"][-1]["content"]
-        if self.refused(self.number, prompt):
+        if self.refused(self.number, prompt_of(exchange.body)):
             await status(400, {"error": {"message": SAID}})(exchange)
             return
-        number = int(prompt.split()[-1])
-        await answers(*(CITIES[(number * i) % len(CITIES)] for i in range(1, 6)))(exchange)
+        await cities(exchange)
 
     async def ended(self, posted: httpx.Response) -> dict[str, Any]:
-        assert posted.status_code == 202, posted.text
-        async with asyncio.timeout(120):
-            lines = (await self.http.get(f"{posted.headers['Location']}/events")).text.splitlines()
-        content: dict[str, Any] = json.loads([line for line in lines if line.startswith("data:")][-1][5:])
-        return content
+        return await ended(self.http, posted)
 
     async def calibrate(self, count: int, **options: Any) -> dict[str, Any]:
-        rows = [{"prompt": f"question {i}", "reference": CITIES[i % 5]} for i in range(count)]
-        return await self.ended(await self.http.post("/calibrate", json={"examples": rows, **options}))
+        body = {"examples": questions(count), **options}
+        return await self.ended(await self.http.post("/calibrate", json=body))
 
     async def report(self, job: dict[str, Any]) -> dict[str, Any]:
         body: dict[str, Any] = (await self.http.get(job["links"]["report"])).json()
@@ -61,15 +53,8 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     made = World()
     async with OpenAIServer(default=made.answer) as server:
         llm = HttpLanguageModel(server.url, model="")
-        async with replica_app(
-            tmp_path,
-            "one",
-            llm=llm,
-            embedder=FakeEmbedder(24),
-            patience=QUICK,
-            llm_url=server.url,
-            num_samples=5,
-        ) as made.http:
+        parts = {"llm": llm, "embedder": FakeEmbedder(24), "patience": QUICK}
+        async with replica_app(tmp_path, **parts, llm_url=server.url, num_samples=5) as made.http:
             yield made
 
 
@@ -118,9 +103,7 @@ async def test_job_fails_with_the_servers_message_if_all_rows_are_refused(world:
     assert SAID in job["error"]["detail"]
 
 
-async def test_a_failed_job_quotes_the_refusal_of_the_embedding_server(
-    tmp_path: Path,
-) -> None:
+async def test_a_failed_job_quotes_the_refusal_of_the_embedding_server(tmp_path: Path) -> None:
     words = "Input validation error: `inputs` must have less than 512 tokens."
 
     class Refusing(EmbeddingsServer):
@@ -129,15 +112,10 @@ async def test_a_failed_job_quotes_the_refusal_of_the_embedding_server(
                 return await super()._embed(exchange)
             return await status(413, {"error": words, "error_type": "Validation"})(exchange)
 
-    rows = [
-        {"prompt": f"question {i}", "reference": "Paris", "samples": ["Paris", CITIES[i % 5]]}
-        for i in range(12)
-    ]
+    row = {"reference": "Paris", "samples": ["Paris", "Lyon"]}
+    rows = [row | {"prompt": f"question {i}"} for i in range(12)]
     async with Refusing() as server, replica_app(tmp_path, embedder=HttpEmbedder(server.url, "m")) as http:
-        job_id = (await http.post("/calibrate", json={"examples": rows})).raise_for_status().json()["id"]
-        async with asyncio.timeout(120):
-            await http.get(f"/jobs/{job_id}/events")
-        job = (await http.get(f"/jobs/{job_id}")).json()
+        job = await ended(http, await http.post("/calibrate", json={"examples": rows}))
     assert (job["state"], job["error"]["code"]) == ("failed", "embedder_unavailable")
     assert words in job["error"]["detail"]
     assert len(server.requests) < 10, "the check, and a batch in ever smaller halves"

@@ -2,31 +2,21 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from service.heavy_json import MAX_VALUES
 from service.proxy import chat_score, upstream
-from tests.support.drop_in import QUESTION, DropIn, drop_in, events_of
+from tests.support.drop_in import QUESTION, before
 from tests.support.fakes import FakeEmbedder
-from tests.support.openai_server import MODEL, Behaviour, OpenAIServer, answers, draws_and, raw, status
+from tests.support.openai_server import MODEL, Behaviour, answers, once, raw, status
 
-REASONED = {"content": None, "reasoning_content": "Paris, Lyon or Nice? It is"}
 OWN = (
     b'{"id": "chatcmpl-1", "model": "' + MODEL.encode() + b'", "big": 123456789012345678901234567890,\n'
     b'"small": 1.0e-5, "choices": [{"index": 0, "message": {"role": "assistant", "content": "Paris"}, '
     b'"finish_reason": "stop"}], "usage": {"prompt_tokens": 3, "completion_tokens": 1}}\n'
 )
-
-
-@asynccontextmanager
-async def before(own: Behaviour, draws: Behaviour | None = None, **settings: Any) -> AsyncIterator[DropIn]:
-    """Serve the drop-in in front of a server with these behaviours for the caller and for samples."""
-    async with OpenAIServer(default=draws_and(own, draws)) as server, drop_in(server, **settings) as made:
-        yield made
 
 
 def saying(message: dict[str, Any], finish: str = "stop", **more: Any) -> Behaviour:
@@ -38,7 +28,7 @@ def saying(message: dict[str, Any], finish: str = "stop", **more: Any) -> Behavi
 
 
 async def test_servers_answer_is_returned_with_a_score() -> None:
-    async with before(raw(OWN)) as made:
+    async with before(raw(OWN), answers()) as made:
         response = await made.ask()
         body = response.json()
     score = body.pop("uncertainty")
@@ -48,23 +38,6 @@ async def test_servers_answer_is_returned_with_a_score() -> None:
     assert response.headers["x-score-id"] == score["id"]
     assert float(response.headers["x-lambda-max"]) == pytest.approx(score["lambda_max"], abs=1e-6)
     assert "error" not in score and "answer" not in score
-
-
-async def test_call_is_forwarded_unchanged_without_our_fields() -> None:
-    sent = (
-        b'{ "model":"m", "x": 123456789012345678901234567890, "eigencal" : {"effort": "low"},\n'
-        b' "messages": [{"role": "user", "content": "say \\u00e9 \\"eigencal\\""}],"y":1.50e-07 }'
-    )
-    async with before(answers("Paris"), llm_api_key="sk-server") as made:
-        headers = {"content-type": "application/json", "x-request-id": "mine-7", "traceparent": "00-1-2-01"}
-        response = await made.http.post("/v1/chat/completions", content=sent, headers=headers)
-        assert response.json()["uncertainty"]["num_samples"] == 3
-        call = next(request for request in made.server.requests if "n" not in request.body)
-    own = {name: value for name, value in json.loads(sent).items() if name != "eigencal"}
-    assert json.loads(call.data) == own and own["x"] == 123456789012345678901234567890
-    assert call.path == "/v1/chat/completions"
-    assert (call.headers["authorization"], call.headers["x-request-id"]) == ("Bearer sk-server", "mine-7")
-    assert (call.headers["accept-encoding"], call.headers["traceparent"]) == ("identity", "00-1-2-01")
 
 
 @pytest.mark.parametrize("mode", ["off", "on"])
@@ -99,14 +72,6 @@ async def test_our_field_in_a_body_with_too_many_values_is_refused() -> None:
     assert passed.json()["uncertainty"]["warning"]["code"] == "unreadable_request"
 
 
-async def test_mode_off_returns_the_bare_answer() -> None:
-    async with before(raw(OWN)) as made:
-        response = await made.ask("off", eigencal={"effort": "low"})
-        assert response.content == OWN
-        assert len(made.server.requests) == 1 and "eigencal" not in made.server.bodies[0]
-    assert "x-score-id" not in response.headers
-
-
 @pytest.mark.parametrize("mode", ["off", "on"])
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_refusal_of_the_server_is_forwarded_without_sampling(mode: str, streamed: bool) -> None:
@@ -120,17 +85,6 @@ async def test_refusal_of_the_server_is_forwarded_without_sampling(mode: str, st
     assert (response.status_code, response.json()) == (429, refusal)
     assert response.headers["retry-after"] == "7" and "x-ratelimit-remaining" not in response.headers
     assert "x-score-id" not in response.headers
-
-
-@pytest.mark.parametrize("mode", ["off", "on"])
-async def test_unreachable_server_gives_an_error_in_openai_format(mode: str) -> None:
-    async with OpenAIServer() as server:
-        gone = server.url
-    async with OpenAIServer() as server, drop_in(server, llm_url=gone) as made:
-        response = await made.ask(mode)
-    error = response.json()["error"]
-    assert (response.status_code, error["type"], error["code"]) == (503, "server_error", "llm_unavailable")
-    assert set(error) == {"message", "type", "param", "code"} and "retry-after" in response.headers
 
 
 async def test_only_ascii_headers_are_forwarded() -> None:
@@ -193,19 +147,6 @@ async def test_a_key_is_asked_for_in_the_clients_own_shape() -> None:
 # Sampling
 
 
-async def test_samples_keep_the_callers_prompt_but_not_its_sampling() -> None:
-    tools = [{"type": "function", "function": {"name": "f"}}]
-    async with before(answers("Paris")) as made:
-        response = await made.ask(
-            tools=tools, temperature=0.9, seed=7, user="u", logprobs=True, chat_template_kwargs={"a": 1}
-        )
-        [draw] = [body for body in made.server.bodies if body.get("n") == 5]
-    assert response.json()["uncertainty"]["status"] == "scored"
-    assert draw["tools"] == tools and draw["chat_template_kwargs"] == {"a": 1}
-    assert draw["messages"] == QUESTION["messages"] and draw["temperature"] == 0.5
-    assert not {"seed", "user", "stream"} & draw.keys()
-
-
 NO_TEXT = [
     ({"content": None, "tool_calls": [{"id": "1", "function": {"name": "f"}}]}, "tool_calls", "tool_call"),
     ({"content": None, "refusal": "I cannot."}, "stop", "refusal"),
@@ -227,62 +168,6 @@ async def test_answer_without_text_is_returned_with_the_reason_for_no_score(
     assert body["uncertainty"]["warning"]["code"] == code
 
 
-CUT_WITHIN_A_THOUGHT = "<think>The capital of France: let me see, it is one of"
-
-
-@pytest.mark.parametrize("message", [{"content": CUT_WITHIN_A_THOUGHT}, REASONED])
-async def test_empty_own_answer_is_not_judged(message: dict[str, Any]) -> None:
-    async with before(saying(message, "length"), answers("Paris")) as made:
-        uncertainty = (await made.ask()).json()["uncertainty"]
-        await made.at_rest()
-    assert (uncertainty["status"], uncertainty["warning"]["code"]) == ("not_scored", "no_text")
-    assert "lambda_max" not in uncertainty
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_samples_cut_within_reasoning_do_not_count_as_agreement(stream: bool) -> None:
-    async with before(answers("Paris"), answers(CUT_WITHIN_A_THOUGHT, finish="length")) as made:
-        response = await made.ask(stream=stream, eigencal={"num_samples": 20})
-        kept = await made.scored(response.headers["x-score-id"], "not_scored")
-        metrics = (await made.http.get("/metrics")).text
-    events = events_of(response.content) if stream else [response.json()]
-    [uncertainty] = [event["uncertainty"] for event in events if "uncertainty" in event]
-    assert (uncertainty["status"], uncertainty["warning"]["code"]) == ("not_scored", "no_usable_answers")
-    assert (
-        "20 of 20" in uncertainty["warning"]["message"] and "256 tokens" in uncertainty["warning"]["message"]
-    )
-    assert "lambda_max" not in uncertainty and kept == uncertainty
-    assert 'eigencal_score_errors_total{code="no_usable_answers"} 1.0' in metrics
-
-
-@pytest.mark.parametrize(
-    ("limit", "sent"),
-    [
-        ({}, 256),
-        ({"max_tokens": 100}, 256),
-        ({"max_completion_tokens": 3000, "max_tokens": 5}, 3000),
-    ],
-)
-async def test_samples_use_the_callers_token_limit_if_larger(limit: dict[str, Any], sent: int) -> None:
-    async with before(answers("Paris")) as made:
-        await made.ask(**limit)
-        assert [body["max_tokens"] for body in made.server.bodies if body.get("n", 1) > 1] == [sent]
-
-
-async def test_first_of_several_choices_is_judged() -> None:
-    several = [{"index": i, "message": {"content": text}} for i, text in enumerate(["Nice", "Paris"])]
-    own = status(200, {"model": MODEL, "choices": several})
-
-    async def behave(exchange: Any) -> None:
-        await (own if exchange.body["n"] == 2 else answers("Paris"))(exchange)
-
-    async with OpenAIServer(default=behave) as server, drop_in(server) as made:
-        uncertainty = (await made.ask(n=2)).json()["uncertainty"]
-    assert (
-        uncertainty["candidate"]["mode"] is None
-    )  # the judged answer is Nice, which is not among the samples
-
-
 @pytest.mark.parametrize(
     ("body", "code"),
     [
@@ -301,25 +186,12 @@ async def test_call_that_cannot_be_sampled_is_forwarded(body: dict[str, Any], co
     assert (body_["uncertainty"]["status"], body_["uncertainty"]["warning"]["code"]) == ("not_scored", code)
 
 
-@pytest.mark.parametrize("content", [b"not JSON", b"", b"[" * 100_000])
-async def test_answer_that_is_not_a_completion_is_forwarded(content: bytes) -> None:
-    async with before(raw(content)) as made:
-        response = await made.ask()
-    assert (response.status_code, response.content) == (200, content)
-    assert "x-score-id" in response.headers
-
-
 # Timing
 
 
 async def test_mode_async_returns_at_once_and_stores_the_score() -> None:
     go = asyncio.Event()
-
-    async def slow(exchange: Any) -> None:
-        await go.wait()
-        await answers("Paris", "Lyon")(exchange)
-
-    async with before(raw(OWN), slow) as made:
+    async with before(raw(OWN), once(go, answers("Paris", "Lyon"))) as made:
         response = await made.ask("async")
         uncertainty = response.json()["uncertainty"]
         assert uncertainty == {"id": response.headers["x-score-id"], "status": "pending"}
@@ -332,12 +204,7 @@ async def test_mode_async_returns_at_once_and_stores_the_score() -> None:
 
 async def test_after_the_deadline_the_answer_is_returned_and_the_score_stored() -> None:
     go = asyncio.Event()
-
-    async def slow(exchange: Any) -> None:
-        await go.wait()
-        await answers("Paris")(exchange)
-
-    async with before(raw(OWN), slow, chat_deadline_s=0.05) as made:
+    async with before(raw(OWN), once(go, answers("Paris")), chat_deadline_s=0.05) as made:
         uncertainty = (await made.ask()).json()["uncertainty"]
         assert uncertainty["status"] == "pending"
         go.set()
@@ -347,18 +214,10 @@ async def test_after_the_deadline_the_answer_is_returned_and_the_score_stored() 
 async def test_background_scores_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chat_score, "MAX_DETACHED", 2)
     go = asyncio.Event()
-
-    async def slow(exchange: Any) -> None:
-        await go.wait()
-        await answers("Paris")(exchange)
-
-    async with before(raw(OWN), slow) as made:
+    async with before(raw(OWN), once(go, answers("Paris"))) as made:
         uncertainties = [(await made.ask("async")).json()["uncertainty"] for _ in range(3)]
-        assert [uncertainty["status"] for uncertainty in uncertainties] == [
-            "pending",
-            "pending",
-            "not_scored",
-        ]
+        states = [uncertainty["status"] for uncertainty in uncertainties]
+        assert states == ["pending", "pending", "not_scored"]
         assert uncertainties[2]["warning"]["code"] == "overloaded"
         assert "eigencal_chat_scores_shed_total 1.0" in (await made.http.get("/metrics")).text
         go.set()
@@ -387,15 +246,3 @@ async def test_answer_is_returned_despite_a_bug_in_scoring(
         await made.at_rest()
     assert response.json()["uncertainty"]["warning"]["code"] == "internal"
     assert "AttributeError" in caplog.text and "AttributeError" not in response.text
-
-
-async def test_broken_answer_is_reported(caplog: pytest.LogCaptureFixture) -> None:
-    async def half(exchange: Any) -> None:
-        exchange.writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 500\r\n\r\n{")
-        exchange.writer.close()
-
-    async with before(half) as made:
-        for mode in ("off", "on"):
-            response = await made.ask(mode)
-            assert (response.status_code, response.json()["error"]["code"]) == (503, "llm_unavailable")
-        await made.at_rest()

@@ -2,50 +2,36 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from service.app import serving_of
-from service.calibration.calibration import Calibration, service_fingerprint
 from service.embedding.port import FACTS
-from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import Message
 from service.proxy import stream as scored_stream
 from service.proxy import upstream
 from service.proxy.routes import UNREADABLE
-from service.settings import Settings
 from service.spectral.evidence import EvidenceMap
+from tests.support import drop_in
 from tests.support.calibrations import Active, calibration
 from tests.support.decisions import selector
-from tests.support.drop_in import QUESTION, DropIn, drop_in, events_of
+from tests.support.drop_in import QUESTION, DropIn, events_of, for_chats
 from tests.support.evidence import by_evidence
 from tests.support.fakes import FakeEmbedder
-from tests.support.openai_server import MODEL, Exchange, OpenAIServer, hang, pieces, raw
-from tests.support.sqlite_store import SqliteStore
+from tests.support.openai_server import MODEL, Behaviour, Exchange, hang, once, pieces, raw, status
 
 # The service's sampling of conversations: a caller with all these fields samples alike.
 LIKE_OURS = {"temperature": 0.5, "top_p": 1.0, "top_k": 0, "max_tokens": 256}
 TOOLS = [{"type": "function", "function": {"name": "f"}}]
 
 
-def fitted(made: Calibration) -> Active:
-    """Return an active calibration for conversations of the scripted server."""
-    request = serving_of(Settings()).request(messages=(Message("user", "?"),))
-    llm = HttpLanguageModel("http://127.0.0.1:9", model=MODEL).identity(request)
-    wanted = service_fingerprint(llm, request.sampling, FakeEmbedder(16).identity)
-    return Active(replace(made, fingerprint=wanted))
-
-
 def plain() -> Active:
-    return fitted(replace(calibration(), selectors={m: selector() for m in range(2, 6)}))
+    return for_chats(replace(calibration(), selectors={m: selector() for m in range(2, 6)}))
 
 
 def evident() -> Active:
-    return fitted(by_evidence(selectors={5: selector(EvidenceMap(1.0, 0.0, 1.0))}))
+    return for_chats(by_evidence(selectors={5: selector(EvidenceMap(1.0, 0.0, 1.0))}))
 
 
 def choice_of(exchange: Exchange, text: str, index: int) -> dict[str, Any]:
@@ -55,31 +41,31 @@ def choice_of(exchange: Exchange, text: str, index: int) -> dict[str, Any]:
     return {"index": index, streamed: {"content": text}, "logprobs": body, "finish_reason": "stop"}
 
 
-def telling(own: str = "Paris", drawn: str = "Paris", refuses: int = 0) -> Any:
+def telling(text: str = "Paris", refuses: int = 0) -> Behaviour:
+    """Answer all calls alike, or refuse log-probabilities with this status."""
+
     async def behave(exchange: Exchange) -> None:
-        number = exchange.body.get("n", 1)
-        if refuses and number == 1 and "logprobs" in exchange.body:
+        if refuses and "logprobs" in exchange.body:
             await exchange.send(refuses, {"error": {"message": "logprobs are not for you"}})
             return
-        choices = [choice_of(exchange, own if number == 1 else drawn, i) for i in range(number)]
-        payload = {"model": MODEL, "choices": choices, "usage": {"prompt_tokens": 3}}
-        if not exchange.body.get("stream"):
-            await exchange.send(200, payload)
-            return
-        await exchange.start_stream()
-        await exchange.event(payload)
-        await exchange.event("[DONE]")
-        exchange.writer.close()
+        choices = [choice_of(exchange, text, i) for i in range(exchange.body.get("n", 1))]
+        await reply(exchange, {"model": MODEL, "choices": choices, "usage": {"prompt_tokens": 3}})
 
     return behave
 
 
-@asynccontextmanager
-async def before(behave: Any, active: Active, **settings: Any) -> AsyncIterator[DropIn]:
-    store = SqliteStore()
-    store.calibrations = active
-    async with OpenAIServer(default=behave) as server, drop_in(server, store=store, **settings) as made:
-        yield made
+async def reply(exchange: Exchange, payload: dict[str, Any]) -> None:
+    """Send the payload as a whole, or as the only event of a stream."""
+    if exchange.body.get("stream"):
+        await pieces(b"data: %b\n\ndata: [DONE]\n\n" % json.dumps(payload).encode())(exchange)
+    else:
+        await exchange.send(200, payload)
+
+
+def before(
+    own: Behaviour, active: Active, draws: Behaviour | None = None, **settings: Any
+) -> AbstractAsyncContextManager[DropIn]:
+    return drop_in.before(own, draws or telling(), active=active, **settings)
 
 
 def drawn(made: DropIn) -> list[int]:
@@ -141,7 +127,7 @@ async def test_larger_token_limit_is_another_setup_only_with_longer_samples(
         usage = {} if told == "by token" else usage
         await exchange.send(200, {"model": MODEL, "choices": choices, "usage": usage})
 
-    async with before(behave, plain()) as made:
+    async with before(behave, plain(), behave) as made:
         uncertainty = (await made.ask(max_tokens=3000)).json()["uncertainty"]
     assert uncertainty["calibrated"] is not bool(differs)
     assert [warning["differs"] for warning in uncertainty["warnings"] if "differs" in warning] == differs
@@ -171,17 +157,6 @@ async def test_answer_sampled_like_ours_counts_as_a_sample(
     assert body_["uncertainty"]["calibrated"]
 
 
-async def test_answer_of_another_model_does_not_count_as_a_sample() -> None:
-    async def behave(exchange: Exchange) -> None:
-        number = exchange.body.get("n", 1)
-        choices = [choice_of(exchange, "Paris", i) for i in range(number)]
-        await exchange.send(200, {"model": MODEL if number > 1 else "another", "choices": choices})
-
-    async with before(behave, plain()) as made:
-        uncertainty = (await made.ask(**LIKE_OURS)).json()["uncertainty"]
-    assert (uncertainty["num_samples"], uncertainty["warnings"]) == (4, [])
-
-
 @pytest.mark.parametrize("stream", [False, True])
 async def test_evidence_uses_and_hides_the_answers_logprobs(stream: bool) -> None:
     async with before(telling(), evident()) as made:
@@ -193,49 +168,31 @@ async def test_evidence_uses_and_hides_the_answers_logprobs(stream: bool) -> Non
     assert body["uncertainty"]["evidence"]["mean_logprob"] == pytest.approx(-0.25)
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_default_counts_an_answer_with_requested_logprobs(stream: bool) -> None:
-    p = []
-    embedder = FakeEmbedder(16, kernel=FACTS)
-    for asked in ({}, {"logprobs": True}):
-        async with before(telling("Lyon"), Active(), embedder=embedder) as made:
-            response = await made.ask(stream=stream, temperature=0.6, **asked)
-        body = events_of(response.content)[-1] if stream else response.json()
-        assert body["uncertainty"]["num_samples"] == 5
-        p.append(body["uncertainty"]["probability_correct"])
-    assert p[0] is None and 0 < p[1] < 1
-
-
 @pytest.mark.parametrize("unlike", [{"model": "another"}, {"finish_reason": "length"}], ids=str)
 async def test_log_probability_of_another_model_or_a_cut_answer_does_not_count(
     unlike: dict[str, str],
 ) -> None:
-    async def behave(exchange: Exchange) -> None:
-        number = exchange.body.get("n", 1)
-        choices = [choice_of(exchange, "Paris" if number > 1 else "Lyon", i) for i in range(number)]
-        payload = {"model": MODEL, "choices": choices, "usage": {"prompt_tokens": 3}}
-        if number == 1 and "model" in unlike:
-            payload |= unlike
-        if number == 1 and "finish_reason" in unlike:
-            choices[0] |= unlike
+    async def own(exchange: Exchange) -> None:
+        choice = choice_of(exchange, "Lyon", 0)
+        payload = {"model": MODEL, "choices": [choice], "usage": {"prompt_tokens": 3}}
+        (payload if "model" in unlike else choice).update(unlike)
         await exchange.send(200, payload)
 
-    async with before(behave, Active(), embedder=FakeEmbedder(16, kernel=FACTS)) as made:
+    async with before(own, Active(), embedder=FakeEmbedder(16, kernel=FACTS)) as made:
         uncertainty = (await made.ask(temperature=0.6, logprobs=True)).json()["uncertainty"]
     assert (uncertainty["num_samples"], uncertainty["probability_correct"]) == (5, None)
 
 
-@pytest.mark.parametrize(
-    ("status", "next_calls"), [(400, 2), (500, 3)]
-)  # a 500 may be transient and is retried
-async def test_answer_is_returned_if_the_server_refuses_logprobs(status: int, next_calls: int) -> None:
-    async with before(telling(refuses=status), evident()) as made:
+# A 500 may be transient and is retried.
+@pytest.mark.parametrize(("code", "next_calls"), [(400, 2), (500, 3)])
+async def test_answer_is_returned_if_the_server_refuses_logprobs(code: int, next_calls: int) -> None:
+    async with before(telling(refuses=code), evident()) as made:
         response = await made.ask(**LIKE_OURS)
         assert len(made.server.bodies) == 3
         await made.ask(**LIKE_OURS)
         assert len(made.server.bodies) == 3 + next_calls
         # One kind of call also does not affect another.
-        await made.ask(**LIKE_OURS, tools=[{"type": "function", "function": {"name": "f"}}])
+        await made.ask(**LIKE_OURS, tools=TOOLS)
         assert len(made.server.bodies) == 6 + next_calls
     uncertainty = response.json()["uncertainty"]
     # Without its log-probability, the answer would remove the evidence of all others.
@@ -250,7 +207,7 @@ POLICY = {"abstain": True, "abstain_text": "Ask somebody else.", "target_error":
 
 async def test_unsure_answer_is_withheld_if_requested() -> None:
     request = {"target_error": 0.2, "abstain": True}
-    async with before(telling(own="Nice"), plain()) as made:
+    async with before(telling("Nice"), plain()) as made:
         response = await made.ask(eigencal=request)
         response_ = await made.ask(eigencal=request | {"abstain": False})
     body = response.json()
@@ -272,12 +229,11 @@ async def test_unsure_answer_is_withheld_if_requested() -> None:
 
 @pytest.mark.parametrize("own", ["Nice", "\n\n Nice"])
 async def test_unrequested_stream_is_withheld(own: str) -> None:
-    async def behave(exchange: Exchange) -> None:
-        if exchange.body.get("n", 1) == 1:
-            exchange.body["stream"] = True
-        await telling(own=own)(exchange)
+    async def streamed(exchange: Exchange) -> None:
+        exchange.body["stream"] = True
+        await telling(own)(exchange)
 
-    async with before(behave, plain()) as made:
+    async with before(streamed, plain()) as made:
         response = await made.ask(eigencal={"target_error": 0.2, "abstain": True, "claims": True})
     first, last, *usage = events_of(response.content)
     assert first["choices"][0]["delta"]["content"] == "I am not sure enough to answer this."
@@ -286,28 +242,6 @@ async def test_unrequested_stream_is_withheld(own: str) -> None:
     assert (uncertainty["decision"]["action"], uncertainty["withheld"]) == ("abstain", own)
     [claim] = uncertainty["claims"]
     assert own[claim["start"] : claim["end"]] == claim["text"] == "Nice"
-
-
-async def test_the_settings_may_abstain_for_every_caller() -> None:
-    async with before(telling(own="Nice"), plain(), **POLICY) as made:
-        response = await made.ask()
-        kept = await made.scored(response.headers["x-score-id"])
-    body = response.json()
-    assert body["choices"][0]["message"]["content"] == "Ask somebody else."
-    assert body["uncertainty"]["decision"]["action"] == "abstain"
-    # The model's own text must not reach callers in any way.
-    assert "Nice" not in response.text and "withheld" not in kept
-    assert kept["disagreements"] is None
-
-
-async def test_replacement_of_a_compressed_answer_is_not_compressed() -> None:
-    async def behave(exchange: Exchange) -> None:
-        await exchange.send(200, b"\x8b\x02\x80{}\x03", {"content-encoding": "br"})
-
-    async with before(behave, plain(), **POLICY) as made:
-        response = await made.ask()
-    assert "content-encoding" not in response.headers
-    assert response.json()["choices"][0]["message"]["content"] == "Ask somebody else."
 
 
 LAX: list[tuple[str, dict[str, Any]]] = [
@@ -326,7 +260,7 @@ LAX: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(("mode", "body"), LAX, ids=str)
 async def test_callers_cannot_opt_out_of_abstaining(mode: str, body: dict[str, Any], stream: bool) -> None:
-    async with before(telling(own="Nice"), plain(), **POLICY) as made:
+    async with before(telling("Nice"), plain(), **POLICY) as made:
         response = await made.ask(mode, stream=stream, **body)
         await made.at_rest()
     assert response.status_code == 200
@@ -334,45 +268,19 @@ async def test_callers_cannot_opt_out_of_abstaining(mode: str, body: dict[str, A
     events = events_of(response.content) if stream else [response.json()]
     [uncertainty] = [event["uncertainty"] for event in events if "uncertainty" in event]
     if uncertainty["status"] == "scored":
-        assert (uncertainty["decision"]["target_error"], uncertainty["decision"]["action"]) == (
-            0.2,
-            "abstain",
-        )
-
-
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("code", [203])
-async def test_answer_with_another_success_status_is_judged(code: int, stream: bool) -> None:
-    async def behave(exchange: Exchange) -> None:
-        if exchange.body.get("n", 1) > 1:
-            await telling()(exchange)
-            return
-        choice = choice_of(exchange, "Nice", 0)
-        if not stream:
-            await exchange.send(code, {"model": MODEL, "choices": [choice]})
-            return
-        await exchange.start(code, {"content-type": "text/event-stream", "connection": "close"})
-        await exchange.event({"model": MODEL, "choices": [choice]})
-        exchange.writer.close()
-
-    async with before(behave, plain(), **POLICY) as made:
-        response = await made.ask(stream=stream)
-    assert response.status_code == code
-    assert "Ask somebody else." in response.text and "Nice" not in response.text
+        decision = uncertainty["decision"]
+        assert (decision["target_error"], decision["action"]) == (0.2, "abstain")
 
 
 async def test_failing_stream_is_an_error_if_the_service_abstains() -> None:
-    async def behave(exchange: Exchange) -> None:
-        if exchange.body.get("n", 1) > 1:
-            await telling()(exchange)
-            return
-        await exchange.start_stream()
-        await exchange.event({"model": MODEL, "choices": [{"index": 0, "delta": {"content": "Nice"}}]})
+    async def own(exchange: Exchange) -> None:
         choices = [{"index": 0, "delta": {"content": "Nice"}}]
+        await exchange.start_stream()
+        await exchange.event({"model": MODEL, "choices": choices})
         await exchange.event({"choices": choices, "error": {"message": "Nice is no answer"}})
         exchange.writer.close()
 
-    async with before(behave, plain(), **POLICY) as made:
+    async with before(own, plain(), **POLICY) as made:
         response = await made.ask(stream=True)
     [event] = events_of(response.content)
     assert event["error"]["code"] == "llm_unavailable" and "Nice" not in response.text
@@ -392,22 +300,12 @@ BESIDE: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("beside", BESIDE)
 async def test_only_judged_content_is_let_through(beside: str, stream: bool) -> None:
     async def behave(exchange: Exchange) -> None:
-        if exchange.body.get("n", 1) > 1:
-            await telling()(exchange)
-            return
         choice = choice_of(exchange, "", 0)
         choice["delta" if stream else "message"] = {"role": "assistant", **BESIDE[beside]}
         # Servers can omit reasoning from the text, but not from the requested tokens.
         thought = [{"token": token, "logprob": -0.1} for token in ("Nice", "Paris")]
         choice["logprobs"] = {"content": thought} if beside == "a thought among the tokens" else None
-        payload = {"model": MODEL, "choices": [choice]}
-        if not stream:
-            await exchange.send(200, payload)
-            return
-        await exchange.start_stream()
-        await exchange.event(payload)
-        await exchange.event("[DONE]")
-        exchange.writer.close()
+        await reply(exchange, {"model": MODEL, "choices": [choice]})
 
     async with before(behave, plain(), **POLICY | {"target_error": 0.336}) as made:
         response = await made.ask(stream=stream, logprobs=True)
@@ -423,62 +321,21 @@ async def test_only_judged_content_is_let_through(beside: str, stream: bool) -> 
     assert said_[-1]["finish_reason"] == "stop"
 
 
-@pytest.mark.parametrize("late", [b"data: [%b]\n\n", b"data: %b\n\n", b"data: %b"])
-async def test_other_content_of_a_stream_is_not_let_through(late: bytes) -> None:
-    async def behave(exchange: Exchange) -> None:
-        if exchange.body.get("n", 1) > 1:
-            await telling()(exchange)
-            return
-        first, more = (
-            json.dumps({"model": MODEL, "choices": [choice_of(exchange, text, 0)]}).encode()
-            for text in ("Paris", "Nice")
-        )
-        await pieces(b"data: %b\n\n" % first, late % more)(exchange)
-
-    async with before(behave, plain(), **POLICY | {"target_error": 0.336}) as made:
-        response = await made.ask(stream=True)
-    assert "Nice" not in response.text
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_caller_can_set_a_stricter_target(stream: bool) -> None:
-    sure = {"target_error": 0.336, "abstain": True, "abstain_text": "Ask somebody else."}
-    async with before(telling(), plain(), **sure) as made:
-        let = await made.ask(stream=stream)
-        strict = await made.ask(stream=stream, eigencal={"target_error": 0.01})
-    assert "Paris" in let.text and "Ask" not in let.text
-    assert "Paris" not in strict.text and '"target_error":0.01' in strict.text
-
-
-def failing(own: Any) -> Any:
-    async def behave(exchange: Exchange) -> None:
-        if exchange.body.get("n", 1) > 1:
-            await exchange.send(400, {"error": {"message": "not today"}})
-        else:
-            await own(exchange)
-
-    return behave
-
-
-async def hanging(exchange: Exchange) -> None:
-    await (hang if exchange.body.get("n", 1) > 1 else telling())(exchange)
-
-
-UNJUDGED = {
-    "failed": (failing(telling()), {}),
-    "late": (hanging, {"chat_deadline_s": 0.05}),
-    "no JSON": (raw(b"Paris"), {}),
-    "no answers": (telling(drawn="<think>Paris"), {}),
+UNJUDGED: dict[str, tuple[Behaviour, Behaviour, dict[str, Any]]] = {
+    "failed": (telling(), status(400, {"error": {"message": "not today"}}), {}),
+    "late": (telling(), hang, {"chat_deadline_s": 0.05}),
+    "no JSON": (raw(b"Paris"), telling(), {}),
+    "no answers": (telling(), telling("<think>Paris"), {}),
 }
 
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("fault", UNJUDGED)
 async def test_unjudged_answers_are_withheld_unless_the_settings_allow_them(fault: str, stream: bool) -> None:
-    behave, settings = UNJUDGED[fault]
+    own, draws, settings = UNJUDGED[fault]
     for fail_open in (False, True):
         more = {**POLICY, **settings, "abstain_fail_open": fail_open}
-        async with before(behave, plain(), **more) as made:
+        async with before(own, plain(), draws, **more) as made:
             response = await made.ask(stream=stream, eigencal={"target_error": 0.9})
         assert ("Paris" in response.text) is fail_open
         assert ("Ask somebody else." in response.text) is not fail_open
@@ -487,13 +344,7 @@ async def test_unjudged_answers_are_withheld_unless_the_settings_allow_them(faul
 async def test_nothing_of_a_stream_goes_out_before_its_decision(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scored_stream, "HEARTBEAT_S", 0.01)
     go = asyncio.Event()
-
-    async def behave(exchange: Exchange) -> None:
-        if exchange.body.get("n", 1) > 1:
-            await go.wait()
-        await telling(own="Nice")(exchange)
-
-    async with before(behave, plain(), **POLICY) as made:
+    async with before(telling("Nice"), plain(), once(go, telling()), **POLICY) as made:
         body = {**QUESTION, "stream": True}
         async with made.http.stream("POST", "/v1/chat/completions", json=body) as response:
             lines = response.aiter_lines()
@@ -514,13 +365,6 @@ async def test_stream_over_the_buffer_limit_is_cut(monkeypatch: pytest.MonkeyPat
         response = await made.ask(stream=True)
         await made.at_rest()
     assert "longer than" in response.text and "Paris" not in response.text
-
-
-async def test_failed_score_does_not_withhold_if_only_the_caller_asked() -> None:
-    async with before(failing(telling()), plain()) as made:
-        body = (await made.ask(eigencal={"target_error": 0.2, "abstain": True})).json()
-    assert body["choices"][0]["message"]["content"] == "Paris"
-    assert body["uncertainty"]["status"] == "failed"
 
 
 async def test_shared_error_keeps_no_traceback() -> None:

@@ -2,18 +2,14 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from service.proxy import stream as scored_stream
 from service.proxy import upstream
-from tests.support.drop_in import QUESTION, DropIn, drop_in, events_of
-from tests.support.openai_server import Behaviour, Exchange, OpenAIServer, answers, draws_and, hang, pieces
-
-MODEL = "scripted-model"
+from tests.support.drop_in import QUESTION, DropIn, before, events_of
+from tests.support.openai_server import MODEL, Exchange, answers, drop, hang, once, pieces
 
 
 def event(
@@ -30,13 +26,6 @@ FINISH = event({}, "stop")
 USAGE = event(usage={"prompt_tokens": 3, "completion_tokens": 2})
 DONE = b"data: [DONE]\n\n"
 WHOLE = BEGIN + TEXT + FINISH + USAGE + DONE
-
-
-@asynccontextmanager
-async def before(own: Behaviour, draws: Behaviour | None = None, **values: Any) -> AsyncIterator[DropIn]:
-    several = draws or answers("Paris")
-    async with OpenAIServer(default=draws_and(own, several)) as server, drop_in(server, **values) as made:
-        yield made
 
 
 async def stream(made: DropIn, mode: str = "on", **body: Any) -> Any:
@@ -65,14 +54,6 @@ async def test_finishing_chunk_has_the_score() -> None:
     assert kept == carried and carried["id"] == response.headers["x-score-id"]
 
 
-async def test_mode_off_forwards_the_exact_bytes() -> None:
-    odd = b': hi\r\n\r\nevent: x\ndata: {"choices":[{"finish_reason":"stop"}]}\n\ndata: tail'
-    async with before(pieces(odd[:9], odd[9:33], odd[33:])) as made:
-        response = await stream(made, "off")
-        assert len(made.server.requests) == 1
-    assert response.content == odd and "x-score-id" not in response.headers
-
-
 async def test_usage_on_the_chunk_that_finishes() -> None:
     finish = event({"content": "is"}, "stop", usage={"prompt_tokens": 3})
     async with before(pieces(BEGIN, event({"content": "Par"}), finish, DONE)) as made:
@@ -85,19 +66,6 @@ async def test_usage_on_the_chunk_that_finishes() -> None:
         [{"index": 0, "delta": {"content": "is"}, "finish_reason": None}],
         False,
     )
-
-
-async def test_other_choices_wait_behind_the_first() -> None:
-    other = event({"content": "Lyon"}, None, 1) + event({}, "stop", 1)
-
-    async def behave(exchange: Exchange) -> None:
-        own = pieces(BEGIN, TEXT, FINISH, other, USAGE, DONE)
-        await (own if exchange.body["n"] == 2 else answers("Paris"))(exchange)
-
-    async with OpenAIServer(default=behave) as server, drop_in(server) as made:
-        content = (await stream(made, n=2)).content
-    assert check_carried(content)["candidate"]["mode"] == 0
-    assert content.startswith(BEGIN + TEXT) and content.endswith(other + USAGE + DONE)
 
 
 async def test_text_completion_has_the_score_at_the_top_level() -> None:
@@ -136,12 +104,7 @@ async def test_last_chunk_waits_until_the_deadline_with_keepalives(
 ) -> None:
     monkeypatch.setattr(scored_stream, "HEARTBEAT_S", 0.02)
     go = asyncio.Event()
-
-    async def slow(exchange: Exchange) -> None:
-        await go.wait()
-        await answers("Paris")(exchange)
-
-    async with before(pieces(WHOLE), slow, chat_deadline_s=0.2) as made:
+    async with before(pieces(WHOLE), once(go, answers("Paris")), chat_deadline_s=0.2) as made:
         content = (await stream(made)).content
         carried = check_carried(content)
         assert carried["status"] == "pending" and b"\n: " in content
@@ -156,22 +119,10 @@ async def test_stream_without_a_finishing_chunk_is_scored_for_later() -> None:
         assert (await made.scored(response.headers["x-score-id"]))["candidate"]["mode"] == 0
 
 
-async def test_error_inside_a_stream_is_forwarded() -> None:
-    error = b'data: {"error": {"message": "out of memory", "code": 500}}\n\n'
-    async with before(pieces(BEGIN, error, FINISH, DONE)) as made:
-        response = await stream(made)
-        await made.at_rest()
-    assert response.content == BEGIN + error + FINISH + DONE
-
-
 @pytest.mark.parametrize("mode", ["off", "on"])
 @pytest.mark.parametrize("cut", [0, 5])
 async def test_data_before_a_broken_connection_is_delivered_with_an_error(mode: str, cut: int) -> None:
-    async def gone(exchange: Exchange) -> None:
-        exchange.writer.close()
-
-    begun = BEGIN + TEXT + FINISH[:cut]
-    async with before(pieces(begun, then=gone)) as made:
+    async with before(pieces(BEGIN + TEXT + FINISH[:cut], then=drop)) as made:
         response = await stream(made, mode)
         await made.at_rest()
         if mode != "off":
@@ -184,10 +135,7 @@ async def test_data_before_a_broken_connection_is_delivered_with_an_error(mode: 
 
 @pytest.mark.parametrize("mode", ["async", "on"])
 async def test_connection_broken_after_the_whole_answer_keeps_the_score(mode: str) -> None:
-    async def gone(exchange: Exchange) -> None:
-        exchange.writer.close()
-
-    async with before(pieces(BEGIN, TEXT, FINISH, then=gone)) as made:
+    async with before(pieces(BEGIN, TEXT, FINISH, then=drop)) as made:
         content = (await stream(made, mode)).content
         uncertainties = [body["uncertainty"] for body in events_of(content) if "uncertainty" in body]
         assert uncertainties[0]["status"] == ("scored" if mode == "on" else "pending")
@@ -195,17 +143,12 @@ async def test_connection_broken_after_the_whole_answer_keeps_the_score(mode: st
     assert events_of(content)[-1]["error"]["code"] == "llm_unavailable"
 
 
-@pytest.mark.parametrize("mode", ["off", "async"])
-async def test_abstaining_is_refused_without_waiting_for_a_score(mode: str) -> None:
+@pytest.mark.parametrize(("mode", "is_stream"), [("off", False), ("async", False), ("on", True)])
+async def test_abstaining_is_refused_for_streams_and_without_waiting(mode: str, is_stream: bool) -> None:
     async with before(pieces(WHOLE)) as made:
-        response = await made.ask(mode, eigencal={"abstain": True})
-    assert response.status_code == 422 and "abstain" in response.text
-
-
-async def test_abstaining_is_refused_for_streams() -> None:
-    async with before(pieces(WHOLE)) as made:
-        response = await stream(made, eigencal={"abstain": True, "target_error": 0.1})
-    assert (response.status_code, response.json()["error"]["code"]) == (422, "invalid_request")
+        response = await made.ask(mode, stream=is_stream, eigencal={"abstain": True, "target_error": 0.1})
+    error = response.json()["error"]
+    assert (response.status_code, error["code"]) == (422, "invalid_request") and "abstain" in error["message"]
 
 
 @pytest.mark.parametrize("begin", [b"data: ", b""])

@@ -8,7 +8,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import AsyncMock
 
 import httpx2 as httpx
 import numpy as np
@@ -16,23 +15,22 @@ import pytest
 
 from service.app import create_app, serving_of
 from service.calibration.calibration import Calibration, Selector, service_fingerprint
-from service.calibration.default import DEFAULT_IDS
-from service.embedding.port import FACTS, PAPER
+from service.embedding.port import FACTS
 from service.errors import EmbedderUnavailable
-from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import LLMIdentity, Message
 from service.settings import Settings
 from service.spectral.conformal import ConformalReference
 from service.spectral.correctness_model import AGREEMENT, CorrectnessModel
 from service.spectral.evidence import EvidenceMap
 from tests.api.test_decisions import answered
+from tests.support import drop_in
 from tests.support.calibrations import Active, calibration
 from tests.support.decisions import COUNTS, selector
-from tests.support.drop_in import DropIn, drop_in, events_of
+from tests.support.drop_in import events_of, for_chats
 from tests.support.evidence import TellingLLM, sureness
 from tests.support.fakes import FakeEmbedder
-from tests.support.live import served
-from tests.support.openai_server import MODEL, Exchange, OpenAIServer
+from tests.support.live import in_process
+from tests.support.openai_server import MODEL, Behaviour, Exchange
+from tests.support.operator_world import ended
 from tests.support.reports import FEW
 from tests.support.sqlite_store import SqliteStore
 
@@ -85,10 +83,7 @@ def started(tmp_path: Path) -> Served:
             store.calibrations = Active(made)
         set_up = Settings(data_dir=tmp_path, **settings)
         app = create_app(set_up, llm=llm or TellingLLM(), embedder=embedder, store=store)
-        async with (
-            served(app) as port,
-            httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as http,
-        ):
+        async with in_process(app) as http:
             yield http
 
     return start
@@ -202,33 +197,6 @@ async def test_score_without_a_model_explains_the_missing_p_correct(started: Ser
         assert raw["probability_correct"] is None and raw["calibration"] is None
 
 
-async def test_default_ranks_texts_without_a_matching_calibration(started: Served) -> None:
-    unlike = fitted(fingerprint=replace(fitted().fingerprint, model="another"))
-    for made, mismatch in ((None, []), (unlike, ["calibration_mismatch"])):
-        async with started(made) as http:
-            bodies = [await answered(http, **ASKED | {"candidate_logprob": total}) for total in (-1, -2, -9)]
-            body = await answered(http, **ASKED, target_error=0.2)
-            raw = await answered(http, **ASKED, calibration="none")
-        ranks = [body_["rank_score"] for body_ in bodies]
-        assert ranks == sorted(ranks, reverse=True) and 0 < ranks[-1] < ranks[0] < 1
-        first, codes = bodies[0], [*mismatch, "default_calibration", "default_probability"]
-        assert [warning["code"] for warning in first["warnings"]] == codes
-        assert "follows the log-probability" in first["warnings"][-1]["message"]
-        assert (first["calibration"]["id"], first["calibration"]["origin"]) == (DEFAULT_IDS[PAPER], "default")
-        assert first["probability_correct"] == first["rank_score"] and not first["calibrated"]
-        assert (body["decision"]["action"], raw["rank_score"]) == ("abstain", None)
-        assert "the default calibration" in body["decision"]["reason"]
-        assert [warning["code"] for warning in body["warnings"]] == codes
-
-
-async def test_default_p_correct_equals_that_of_one_sample_with_this_logprob(started: Served) -> None:
-    async with started(None) as http:
-        alone = await answered(http, **ASKED | {"candidate_logprob": -1.5})
-        drawn = await answered(http, samples=[ASKED["candidate"]], logprobs=[-1.5])
-    assert alone["probability_correct"] == pytest.approx(drawn["probability_correct"])
-    assert alone["probability_correct"] == pytest.approx(drawn["lambda_max"])
-
-
 async def test_default_counts_a_candidate_with_its_logprob_as_one_more_answer(started: Served) -> None:
     drawn = {"samples": ["two words", "other words", "two words"], "logprobs": [-3.0, -2.0, -3.0]}
     own = {"candidate": "no words", "candidate_logprob": -0.5}
@@ -241,9 +209,7 @@ async def test_default_counts_a_candidate_with_its_logprob_as_one_more_answer(st
         as_sample = await answered(http, **whole, candidate="no words")
         many = {"samples": drawn["samples"] * 20, "logprobs": drawn["logprobs"] * 20}
         at_most = await answered(http, samples=many["samples"][:40], logprobs=many["logprobs"][:40], **own)
-        decided = await answered(
-            http, **drawn, candidate="no words", candidate_logprob=-0.5, target_error=0.9
-        )
+        decided = await answered(http, **drawn, **own, target_error=0.9)
     assert at_most["calibration"] is not None and at_most["candidate"]["probability_correct"] is not None
     p = [body["candidate"]["probability_correct"] for body in (unknown, unlikely, likely)]
     assert p[0] is None and 0 < p[1] < p[2]
@@ -276,9 +242,9 @@ async def test_claims_are_ranked_if_their_calibration_needs_samples(
     started: Served,
 ) -> None:
     own = fitted(fingerprint=replace(fitted().fingerprint, unit="claim"), selectors={3: selector()})
-    tokens = [{"token": "two", "logprob": -1.0}, {"token": " words", "logprob": -3.0}]
     async with started(own) as http:
-        body = await answered(http, **ASKED, candidate_tokens=tokens, claims=True)
+        sent = tokens("two", -1.0, " words", -3.0)
+        body = await answered(http, **ASKED, candidate_tokens=sent, claims=True)
     [claim] = body["claims"]
     assert claim["rank_score"] == pytest.approx(math.exp(-3.0)) and claim["probability_correct"] is None
 
@@ -332,20 +298,6 @@ async def test_answer_longer_than_all_rows_is_not_let_through(started: Served) -
     assert (body_["decision"]["action"], body_["warnings"]) == ("answer", [])
 
 
-async def test_default_checks_the_answer_length(started: Served) -> None:
-    async with started() as http:
-        bodies = [
-            await answered(http, **ASKED | {"candidate": text}, target_error=0.2)
-            for text in ("two words", PADDED)
-        ]
-    codes = ["default_calibration", "default_probability"]
-    assert [[warning["code"] for warning in body["warnings"]] for body in bodies] == [
-        codes,
-        [*codes, "length_out_of_range"],
-    ]
-    assert "length" in bodies[1]["decision"]["reason"]
-
-
 AUTO = {"prompt": "question 0", "effort": "auto"}
 OF_CANDIDATE = {"candidate": "two words", "candidate_logprob": -4.0}
 
@@ -369,18 +321,6 @@ async def test_auto_uses_the_number_recommended_by_the_report(
     assert body["num_samples"] == drawn
 
 
-async def test_calibration_is_chosen_before_the_llm_has_answered(started: Served) -> None:
-    """The model's name is known only from answers, and after a start there may be none."""
-
-    class Unheard(TellingLLM):
-        def identity(self, request: Any) -> LLMIdentity:
-            return replace(super().identity(request), model="", answered=False)
-
-    async with started(fitted(), Unheard()) as http:
-        body = await answered(http, **ASKED)
-    assert body["probability_correct"] == pytest.approx(LIKELY)
-
-
 class Sure(TellingLLM):
     """Answers all questions alike, with the log-probability given by their number."""
 
@@ -391,28 +331,16 @@ class Sure(TellingLLM):
 async def test_all_service_sampled_calibrations_apply(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     right = rng.random(200) < [sureness(i) for i in range(200)]
+    prompts = [f"question {i}" for i in range(200)]
     rows = [
-        {
-            "prompt": f"question {i}",
-            "reference": f"question {i} is so" if item else "x",
-            "correct": bool(item),
-        }
-        for i, item in enumerate(right)
+        {"prompt": prompt, "reference": f"{prompt} is so" if item else "x", "correct": bool(item)}
+        for prompt, item in zip(prompts, right, strict=True)
     ]
-    app = create_app(
-        Settings(data_dir=tmp_path, num_samples=3),
-        llm=Sure(),
-        embedder=FakeEmbedder(DIMENSION),
-        resamples=FEW,
-    )
-    async with (
-        served(app) as port,
-        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=120) as http,
-    ):
-        posted = await http.post("/calibrate", json={"examples": rows, "activate": "always"})
-        assert posted.status_code == 202, posted.text
-        async with asyncio.timeout(120):  # the stream of events ends with its job
-            await http.get(f"/jobs/{posted.json()['id']}/events")
+    settings = Settings(data_dir=tmp_path, num_samples=3)
+    async with in_process(
+        create_app(settings, llm=Sure(), embedder=FakeEmbedder(DIMENSION), resamples=FEW)
+    ) as http:
+        await ended(http, await http.post("/calibrate", json={"examples": rows, "activate": "always"}))
         [made] = (await http.get("/calibrations")).json()
         assert made["correctness_sample_counts"][0] == 0
         async with asyncio.timeout(30):  # an activation takes effect a moment later
@@ -448,11 +376,7 @@ async def test_embedder_started_later_is_identified(started: Served, monkeypatch
 
 def active(**parts: Any) -> Active:
     """Return an active calibration for conversations of the scripted server."""
-    request = serving_of(Settings()).request(messages=(Message("user", "?"),))
-    llm = HttpLanguageModel("http://127.0.0.1:9", model=MODEL).identity(request)
-    wanted = service_fingerprint(llm, request.sampling, FakeEmbedder(16).identity)
-    parts = {"selectors": {0: of_log_probability(1.0), 3: selector()}} | parts
-    return Active(fitted(fingerprint=wanted, **parts))
+    return for_chats(fitted(**{"selectors": {0: of_log_probability(1.0), 3: selector()}} | parts))
 
 
 def telling(*, tells: bool = True, refuses: bool = False, tokens: int = 2, ends: str = "stop") -> Any:
@@ -473,22 +397,17 @@ def telling(*, tells: bool = True, refuses: bool = False, tokens: int = 2, ends:
             choices = [choice | {"index": index} for index in range(body.get("n", 1))]
             await exchange.send(200, {"model": MODEL, "choices": choices, "usage": {"prompt_tokens": 3}})
             return
-        await exchange.start_stream()
-        for text, reason in (("so it", None), (" is", ends)):
-            delta = {"index": 0, "delta": {"content": text}, "logprobs": body_, "finish_reason": reason}
-            await exchange.event({"model": MODEL, "choices": [delta]})
-        await exchange.event("[DONE]")
-        exchange.writer.close()
+        choices = [
+            {"index": 0, "delta": {"content": text}, "logprobs": body_, "finish_reason": reason}
+            for text, reason in (("so it", None), (" is", ends))
+        ]
+        await exchange.stream(*({"model": MODEL, "choices": [choice]} for choice in choices))
 
     return behave
 
 
-@asynccontextmanager
-async def before(behave: Any, made: Active | None = None, **settings: Any) -> AsyncIterator[DropIn]:
-    store = SqliteStore()
-    store.calibrations = made or active()
-    async with OpenAIServer(default=behave) as server, drop_in(server, store=store, **settings) as result:
-        yield result
+def before(behave: Behaviour, made: Active | None = None, **settings: Any) -> Any:
+    return drop_in.before(behave, behave, active=made or active(), **settings)
 
 
 NONE = {"eigencal": {"effort": "none"}}
@@ -512,97 +431,18 @@ async def test_chat_is_judged_by_its_own_call(body: dict[str, Any], stream: bool
         assert [sent["logprobs"] for sent in made.server.bodies] == [True]
     events = told_by(response, stream=stream)
     uncertainty = events[-1]["uncertainty"]
-    assert (uncertainty["status"], uncertainty["num_samples"], uncertainty["lambda_max"]) == (
-        "scored",
-        0,
-        None,
-    )
+    assert (uncertainty["status"], uncertainty["num_samples"]) == ("scored", 0)
+    assert uncertainty["lambda_max"] is None
     assert uncertainty["probability_correct"] == pytest.approx(OF_CHAT)
     assert uncertainty["decision"]["action"] == "answer" and uncertainty["warnings"] == []
     assert uncertainty["model"] == MODEL
     assert own_logprobs(events) == []
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_chat_answer_of_unusual_length_is_withheld(stream: bool) -> None:
-    def one_word() -> ConformalReference:
-        return ConformalReference(np.empty((0, 16), dtype=np.float32), np.ones((20, 3), dtype=np.int32))
-
-    settings = {"abstain": True, "abstain_text": "Ask another.", "chat_effort": "none"}
-    async with before(telling(), active(reference=one_word()), **settings) as made:
-        response = await made.ask(stream=stream)
-    events = told_by(response, stream=stream)
-    [uncertainty] = [event["uncertainty"] for event in events if "uncertainty" in event]
-    assert [warning["code"] for warning in uncertainty["warnings"]] == ["length_out_of_range"]
-    assert "Ask another." in response.text and "so it is" not in response.text
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_requested_logprobs_are_returned(stream: bool) -> None:
-    async with before(telling()) as made:
-        response = await made.ask(stream=stream, logprobs=True, top_logprobs=0, **NONE)
-        assert [sent["top_logprobs"] for sent in made.server.bodies] == [0]
-    events = told_by(response, stream=stream)
-    assert own_logprobs(events) == [-0.5, -0.5]
-    assert events[-1]["uncertainty"]["probability_correct"] == pytest.approx(OF_CHAT)
-
-
-async def test_text_completion_is_judged() -> None:
-    async def behave(exchange: Exchange) -> None:
-        body_ = (
-            {"tokens": ["so it", " is"], "token_logprobs": [-0.5, -0.5]}
-            if "logprobs" in exchange.body
-            else None
-        )
-        choice = {"index": 0, "text": "so it is", "logprobs": body_, "finish_reason": "stop"}
-        await exchange.send(200, {"model": MODEL, "choices": [choice]})
-
-    async with before(behave) as made:
-        request = {"path": "/v1/completions", "messages": None, "prompt": "?"}
-        body = (await made.ask(**request, **NONE)).json()
-        own = (await made.ask(**request, **NONE, logprobs=0)).json()
-        assert [sent["logprobs"] for sent in made.server.bodies] == [1, 0]
-    assert body["choices"][0]["logprobs"] is None and own["choices"][0]["logprobs"]["token_logprobs"]
-    # There is no calibration for completions, so the default judges them.
-    codes = [warning["code"] for warning in body["uncertainty"]["warnings"]]
-    assert codes == ["calibration_mismatch", "default_calibration", "default_probability"]
-    assert 0 < body["uncertainty"]["probability_correct"] < 1
-
-
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("refuses", [False, True])
-async def test_server_without_logprobs_still_answers_and_is_not_sampled(refuses: bool, stream: bool) -> None:
-    async with before(telling(tells=False, refuses=refuses)) as made:
-        response = await made.ask(stream=stream, **NONE)
-        assert all("n" not in sent for sent in made.server.bodies)
-    assert response.status_code == 200
-    uncertainty = told_by(response, stream=stream)[-1]["uncertainty"]
-    assert (uncertainty["status"], uncertainty["warning"]["code"]) == ("not_scored", "no_log_probability")
-
-
-async def test_settings_can_choose_none_also_with_several_choices() -> None:
-    async with before(telling(), chat_effort="none") as made:
-        body = (await made.ask(n=2)).json()
-        drawn = (await made.ask(eigencal={"effort": "low"})).json()["uncertainty"]
-    assert body["uncertainty"]["probability_correct"] == pytest.approx(OF_CHAT)
-    assert [choice["logprobs"] for choice in body["choices"]] == [None, None]
-    assert drawn["num_samples"] == 3
-
-
 async def test_auto_is_none_if_recommended() -> None:
     for recommended, number in ((0, 0), (4, 4), (None, 3)):
         async with before(telling(), active(recommended=recommended), chat_effort="auto") as made:
             assert (await made.ask()).json()["uncertainty"]["num_samples"] == number
-
-
-async def test_auto_uses_the_number_of_a_named_inactive_calibration() -> None:
-    [stored] = active(recommended=4).calibrations
-    made = Active()
-    made.get = AsyncMock(side_effect={stored.id: stored}.get)
-    async with before(telling(), made, chat_effort="auto") as served:
-        named = (await served.ask(eigencal={"calibration": stored.id})).json()["uncertainty"]
-        plain = (await served.ask()).json()["uncertainty"]
-    assert (named["num_samples"], plain["num_samples"]) == (4, 3)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -615,21 +455,3 @@ async def test_auto_samples_if_the_answer_cannot_be_judged_alone(lacks: Any, str
     uncertainty = told_by(response, stream=stream)[-1]["uncertainty"]
     assert (uncertainty["status"], uncertainty["num_samples"]) == ("scored", 3)
     assert told_by(response_, stream=stream)[-1]["uncertainty"]["status"] == "not_scored"
-
-
-async def test_answer_over_the_sampling_limit_is_another_setup() -> None:
-    async with before(telling(tokens=300)) as made:
-        short = (await made.ask(max_tokens=200, **NONE)).json()["uncertainty"]
-        long = (await made.ask(max_tokens=3000, **NONE)).json()["uncertainty"]
-    assert short["calibrated"]
-    assert long["warnings"][0]["differs"] == ["sampling.max_tokens"]
-
-
-@pytest.mark.parametrize("tells", [False, True])
-async def test_abstaining_by_the_settings_applies(tells: bool) -> None:
-    settings = {"abstain": True, "abstain_text": "Ask another.", "chat_effort": "none", "target_error": 0.2}
-    async with before(telling(tells=tells), **settings) as made:
-        response = await made.ask()
-    assert json.loads(response.content)["choices"][0]["message"]["content"] == (
-        "so it is" if tells else "Ask another."
-    )

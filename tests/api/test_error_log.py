@@ -27,34 +27,34 @@ def log_lines(caplog: pytest.LogCaptureFixture) -> Told:
     return lines
 
 
-async def test_an_error_is_named_with_its_request(client: Client, llm: FakeLLM, log_lines: Told) -> None:
-    llm.fail_with = [LLMUnavailable("The LLM server cannot be reached.", retry_after_s=7)]
-    async with client() as http:
-        await http.post("/score", json={"prompt": PROMPT}, headers=MINE)
-    assert log_lines() == [
-        ("WARNING", "503 llm_unavailable, request mine-1, POST /score: The LLM server cannot be reached.")
-    ]
+REFUSED = LLMError("Status 400.", llm_status=400, llm_message="max_tokens\nis too large")
 
 
-async def test_what_the_llm_said_is_in_no_log(client: Client, llm: FakeLLM, log_lines: Told) -> None:
-    llm.fail_with = [LLMError("Status 400.", llm_status=400, llm_message="max_tokens\nis too large")]
-    async with client() as http:
-        await http.post("/score", json={"prompt": PROMPT}, headers=MINE)
-    ((level, line),) = log_lines()
-    assert level == "ERROR"
-    assert line == "502 llm_error, request mine-1, POST /score: Status 400."
-
-
-async def test_unexpected_error_is_logged_with_one_traceback(
-    client: Client, llm: FakeLLM, log_lines: Told, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("error", "level", "logged"),
+    [
+        (LLMUnavailable("It is gone.", retry_after_s=7), "WARNING", "503 llm_unavailable, {}: It is gone."),
+        (REFUSED, "ERROR", "502 llm_error, {}: Status 400."),  # without the words of the LLM server
+        (RuntimeError("a bug"), "ERROR", "500 internal, {}: "),
+    ],
+)
+async def test_error_is_one_line_with_its_request(
+    client: Client,
+    llm: FakeLLM,
+    log_lines: Told,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+    level: str,
+    logged: str,
 ) -> None:
-    llm.fail_with = [RuntimeError("a bug")]
+    llm.fail_with = [error]
     async with client() as http:
         await http.post("/score", json={"prompt": PROMPT}, headers=MINE)
-    ((level, line),) = log_lines()
-    assert level == "ERROR"
-    assert line.startswith("500 internal, request mine-1, POST /score: ")
-    assert caplog.text.count("RuntimeError: a bug") == 1
+    [(level_, line)] = log_lines()
+    start = logged.format("request mine-1, POST /score")
+    assert level_ == level and line.startswith(start) and "too large" not in line
+    assert line == start or (level == "ERROR" and isinstance(error, RuntimeError))
+    assert caplog.text.count("RuntimeError: a bug") == isinstance(error, RuntimeError)
     assert PROMPT not in caplog.text
 
 

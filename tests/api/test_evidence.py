@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from service.app import serving_of
-from service.calibration.calibration import Calibration, caller_fingerprint, service_fingerprint
+from service.calibration.calibration import Calibration, service_fingerprint
 from service.settings import Settings
 from tests.api.conftest import Client
 from tests.support.calibrations import Active, add
@@ -43,36 +43,12 @@ async def test_evidence_score_reports_its_evidence(client: Client, llm: TellingL
     assert (body["calibrated"], body["warnings"]) == (True, [])
 
 
-async def test_single_caller_sample_is_served_by_its_logprob(client: Client) -> None:
-    made = by_evidence(fingerprint=caller_fingerprint("mine", FakeEmbedder(DIMENSION).identity))
-    async with client(calibrations=Active(made), default_calibration=False) as http:
-        sent = {"samples": ["a"], "logprobs": [-0.1], "source_label": "mine"}
-        response = await http.post("/score", json=sent)
-        other = await http.post("/score", json={**sent, "source_label": "other"})
-    assert response.json()["calibration"]["method"] == "evidence"
-    assert response.json()["evidence"]["missing_mass"] == pytest.approx(1 - math.exp(-0.1))
-    assert (other.status_code, other.json()["code"]) == (422, "too_few_samples")
-
-
-@pytest.mark.parametrize(("effort", "count"), [("low", 3), ("medium", 8), ("high", 20)])
-async def test_effort_uses_the_number_in_the_settings(
-    client: Client, llm: TellingLLM, effort: str, count: int
-) -> None:
-    async with client() as http:
-        body = (await http.post("/score", json={"prompt": "question 0", "effort": effort})).json()
-        batch = {"items": [{"prompt": "question 1", "effort": effort}]}
-        line = (await http.post("/score/batch", json=batch)).json()
-    assert body["num_samples"] == line["result"]["num_samples"] == count
-    assert [request.num_samples for request in llm.requests] == [count, count]
-
-
 async def test_evidence_calibration_is_shown_with_its_table(client: Client, llm: TellingLLM) -> None:
     made = replace(fitting(llm), fingerprint=replace(fitting(llm).fingerprint, evidence="token_sums"))
     store = SqliteStore()
     await add(store.calibrations, made, {"version": 1})
     async with client(calibrations=store.calibrations) as http:
         body = (await http.get(f"/calibrations/{made.id}")).json()
-        listed = (await http.get("/calibrations", headers={"accept": "text/html"})).text
     assert body["method"] == "evidence"
     assert [score["num_samples"] for score in body["evidence"]] == [1, 2, 3, 4, 5]
     assert body["evidence"][0] == {
@@ -83,7 +59,6 @@ async def test_evidence_calibration_is_shown_with_its_table(client: Client, llm:
     }
     assert body["fingerprint"]["evidence"] == "token_sums"
     assert body["fingerprint_key"] == fitting(llm).fingerprint.key()
-    assert "evidence, T = " in listed
     await store.stop()
 
 

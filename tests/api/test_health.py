@@ -6,14 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from service.app import create_app
-from service.settings import Settings
 from tests.api.conftest import Client
 from tests.support.drop_in import drop_in
 from tests.support.fakes import FakeEmbedder, FakeLLM
-from tests.support.live import served
+from tests.support.live import fake_app, served
 from tests.support.openai_server import OpenAIServer, answers, status
-from tests.support.sqlite_store import SqliteStore
 
 
 async def test_readyz_names_the_part_that_is_not_ready(
@@ -36,39 +33,8 @@ async def test_readyz_names_the_part_that_is_not_ready(
 async def test_root_lists_the_main_paths(client: Client) -> None:
     async with client() as http:
         links = (await http.get("/")).json()["links"]
-        for name in ("docs", "openapi", "health", "ready", "metrics"):
+        for name in ("console", "docs", "openapi", "health", "ready", "metrics"):
             assert (await http.get(links[name])).status_code == 200, name
-
-
-async def test_browser_gets_a_page_with_links(client: Client) -> None:
-    browser = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
-    async with client() as http:
-        for path in ("/", "/calibrations"):
-            page = await http.get(path, headers=browser)
-            assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
-            assert (await http.get(path)).headers["content-type"] == "application/json"  # */*, as curl sends
-            links = re.findall(r'href="\.(/[^"]*)"', page.text)
-            assert links or path != "/"
-            for link in links:
-                assert (await http.get(link)).status_code in (200, 503), (
-                    link
-                )  # 503: not ready, with the reason
-
-
-async def test_metrics_count_scores(client: Client) -> None:
-    async with client() as http:
-        await http.post("/score", json={"samples": ["a", "b"]})
-        text = (await http.get("/metrics")).text
-    assert 'eigencal_scores_total{calibrated="false"} 1.0' in text
-    assert 'eigencal_score_warnings_total{calibration="default-1",code="default_calibration"} 1.0' in text
-
-
-async def test_wrong_method_and_path(client: Client) -> None:
-    async with client() as http:
-        method = await http.get("/score")
-        path = await http.get("/nowhere")
-    assert (method.status_code, method.headers["allow"]) == (405, "POST")
-    assert (path.status_code, path.json()["code"]) == (404, "not_found")
 
 
 async def asked(port: int, method: str, path: str) -> tuple[bytes, dict[bytes, bytes], bytes]:
@@ -86,8 +52,7 @@ async def asked(port: int, method: str, path: str) -> tuple[bytes, dict[bytes, b
 async def test_head_is_get_without_a_body(
     llm: FakeLLM, embedder: FakeEmbedder, tmp_path: Path, available: bool
 ) -> None:
-    app = create_app(Settings(data_dir=tmp_path), llm=llm, embedder=embedder, store=SqliteStore())
-    async with served(app) as port:
+    async with served(fake_app(llm, embedder, data_dir=tmp_path)) as port:
         llm.available = available
         for path in ("/", "/healthz", "/readyz"):
             status, headers, body = await asked(port, "GET", path)
@@ -130,9 +95,9 @@ async def test_responses_are_counted_by_kind_and_status(client: Client, llm: Fak
 
 async def test_llm_calls_are_counted_by_stage_and_outcome() -> None:
     async with OpenAIServer(default=answers("Paris")) as server, drop_in(server) as made:
-        await made.http.post("/score", json={"prompt": "?"})
+        await made.score()
         server.default = status(400, {"error": {"message": "no"}})
-        await made.http.post("/score", json={"prompt": "?"})
+        await made.score()
         text = (await made.http.get("/metrics")).text
     assert "eigencal_llm_calls_in_flight 0.0" in text and "eigencal_llm_calls_waiting 0.0" in text
     assert 'eigencal_llm_failures_total{code="llm_error"} 1.0' in text

@@ -2,12 +2,11 @@
 
 import json
 
-import httpx2 as httpx
 import pytest
 
 from service.jobs.model import JobError
 from tests.support.calibrations import rows
-from tests.support.live import served
+from tests.support.live import on_socket
 from tests.support.operator_world import NO_JOB, OPTIONS, World, problem
 
 
@@ -45,9 +44,9 @@ class TestJobs:
 
     async def test_events_end_with_the_job(self, world: World) -> None:
         job, _ = await world.jobs.submit(rows(), OPTIONS)
-        async with served(world.app) as port, httpx.AsyncClient(timeout=60) as client:
+        async with on_socket(world.app) as client:
             seen = []
-            async with client.stream("GET", f"http://127.0.0.1:{port}/jobs/{job.id}/events") as response:
+            async with client.stream("GET", f"/jobs/{job.id}/events") as response:
                 assert response.headers["content-type"].startswith("text/event-stream")
                 async for line in response.aiter_lines():
                     if line.startswith("data: "):
@@ -55,11 +54,8 @@ class TestJobs:
                         await self._go_on(world, job.id, len(seen))
                     elif line:
                         assert line == "event: job"
-        assert [(event["state"], event["done"]) for event in seen] == [
-            ("queued", 0),
-            ("running", 7),
-            ("succeeded", 7),
-        ]
+        states = [(event["state"], event["done"]) for event in seen]
+        assert states == [("queued", 0), ("running", 7), ("succeeded", 7)]
 
     async def _go_on(self, world: World, job_id: str, step: int) -> None:
         if step == 1:

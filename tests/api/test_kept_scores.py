@@ -1,7 +1,6 @@
 """GET /scores/{id}: the stored score, for its own key, from any replica."""
 
 import asyncio
-import json
 import logging
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from service.ids import new_id
 from service.settings import Settings
 from tests.api.conftest import Client
 from tests.support.fakes import FakeEmbedder, FakeLLM
-from tests.support.replica_apps import replica_app
 from tests.support.sqlite_store import SqliteStore
 
 PROMPT = {"prompt": "What is the capital of France?", "return": ["modes", "samples", "spectrum"]}
@@ -21,38 +19,6 @@ PROMPT = {"prompt": "What is the capital of France?", "return": ["modes", "sampl
 
 def bearer(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
-
-
-async def test_stored_score_equals_the_response(client: Client) -> None:
-    async with client() as http:
-        answered = (await http.post("/score", json=PROMPT)).json()
-        response = await http.get(f"/scores/{answered['id']}")
-    assert response.status_code == 200
-    assert response.json() == answered | {"status": "scored"}
-
-
-async def test_batch_items_are_stored(client: Client) -> None:
-    items = [PROMPT, {"samples": ["a", "b"]}, {"prompt": 1}]
-    async with client() as http:
-        lines = (await http.post("/score/batch", json={"items": items})).text.splitlines()
-        results = [line["result"] for line in map(json.loads, lines) if "result" in line]
-        assert len(results) == 2
-        for result in results:
-            assert (await http.get(f"/scores/{result['id']}")).json() == result | {"status": "scored"}
-
-
-async def test_unknown_score_is_404(client: Client) -> None:
-    async with client() as http:
-        for id_ in (
-            "scr_01K00000000000000000000000",
-            new_id("scr"),
-            "scr_",
-            "cal_01K9ZD3QW4",
-            "%00",
-            "x" * 300,
-        ):
-            response = await http.get(f"/scores/{id_}")
-            assert (response.status_code, response.json()["code"]) == (404, "not_found"), id_
 
 
 async def test_a_score_belongs_to_the_key_that_it_was_made_under(client: Client) -> None:
@@ -94,10 +60,3 @@ async def test_score_survives_a_failing_store(
             of_another = await http.get("/scores/scr_01K00000000000000000000000")
             assert (of_another.status_code, of_another.json()["code"]) == (503, "store_unavailable")
     assert PROMPT["prompt"] not in caplog.text
-
-
-async def test_a_score_outlives_its_replica_app(tmp_path: Path) -> None:
-    async with replica_app(tmp_path, "one") as first:
-        answered = (await first.post("/score", json=PROMPT)).json()
-    async with replica_app(tmp_path, "other") as other:
-        assert (await other.get(f"/scores/{answered['id']}")).json()["answer"] == answered["answer"]

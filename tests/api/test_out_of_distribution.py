@@ -14,6 +14,8 @@ from service.embedding.port import Embedded
 from service.settings import Settings
 from tests.support.decisions import judged_rows, vectors_of
 from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.live import in_process
+from tests.support.operator_world import ended, jsonl
 from tests.support.reports import FEW
 
 ROWS, DIMENSION = 220, 12
@@ -39,17 +41,11 @@ class ByKind(FakeEmbedder):
 
 
 def rows(number: int = ROWS) -> bytes:
-    made = [
-        {
-            "prompt": f"question {i}",
-            "reference": judged_row.references[0],
-            "samples": [draw.text for draw in judged_row.draws],
-            "answer": judged_row.answer,
-            "correct": judged_row.correct,
-        }
-        for i, judged_row in enumerate(judged_rows(number))
-    ]
-    return "".join(json.dumps(row) + "\n" for row in made).encode()
+    made = []
+    for i, row in enumerate(judged_rows(number)):
+        verdict = {"reference": row.references[0], "answer": row.answer, "correct": row.correct}
+        made.append({"prompt": f"question {i}", "samples": [draw.text for draw in row.draws]} | verdict)
+    return jsonl(made)
 
 
 @asynccontextmanager
@@ -60,17 +56,12 @@ async def calibrated(
     chosen = Settings(data_dir=folder, num_samples=4, target_error=0.4, **settings)
     embedder = ByKind()
     app = create_app(chosen, llm=FakeLLM(ANSWERS), embedder=embedder, resamples=FEW)
-    async with app.router.lifespan_context(app):
-        transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=120) as http:
-            sent = {"file": ("dev.jsonl", rows(number))}
-            options = {"drawn_by": "service", "activate": "always"}
-            posted = await http.post("/calibrate", files=sent, data=options)
-            assert posted.status_code == 202, posted.text
-            events = (await http.get(f"/jobs/{posted.json()['id']}/events")).text.splitlines()
-            last = json.loads([line for line in events if line.startswith("data:")][-1][5:])
-            assert (last["state"], last["error"]) == ("succeeded", None)
-            yield http, embedder
+    async with in_process(app) as http:
+        sent = {"file": ("dev.jsonl", rows(number))}
+        options = {"drawn_by": "service", "activate": "always"}
+        last = await ended(http, await http.post("/calibrate", files=sent, data=options))
+        assert (last["state"], last["error"]) == ("succeeded", None)
+        yield http, embedder
 
 
 async def scored(http: httpx.AsyncClient, **sent: Any) -> dict[str, Any]:
@@ -124,20 +115,3 @@ async def test_length_is_detected_with_too_few_rows_for_a_p_value(tmp_path: Path
     assert "length_out_of_range" not in [warning["code"] for warning in like["warnings"]]
     assert (like["decision"]["action"], long["decision"]["action"]) == ("answer", "abstain")
     assert "length" in long["decision"]["reason"]
-
-
-async def test_settings_can_allow_decisions_for_unlike_prompts(tmp_path: Path) -> None:
-    async with calibrated(tmp_path, ood_abstain=False) as (http, _):
-        score = await scored(http, prompt=CODE)
-    assert is_told(score) and score["decision"]["action"] == "answer"
-
-
-async def test_caller_samples_are_checked_by_length_without_a_prompt(tmp_path: Path) -> None:
-    async with calibrated(tmp_path) as (http, embedder):
-        posted = await http.post("/calibrate", files={"file": ("dev.jsonl", rows())})
-        await http.get(f"/jobs/{posted.json()['id']}/events")
-        unlike = await scored(http, prompt=CODE, samples=ALIKE)
-        assert embedder.calls[-1] == (ALIKE[0], CODE)  # in one call
-        alone = await scored(http, samples=ALIKE)
-        long = await scored(http, samples=ANSWERS[ESSAY])
-    assert [is_told(item) for item in (unlike, long, alone)] == [True, True, False]

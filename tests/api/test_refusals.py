@@ -63,31 +63,6 @@ async def test_candidate_is_withheld_with_mostly_refusals(started: Served) -> No
     assert json.loads(batch.text)["result"]["decision"]["action"] == "abstain"
 
 
-@pytest.mark.parametrize("default", [True, False])
-async def test_refusals_are_decided_without_a_matching_calibration(started: Served, default: bool) -> None:
-    request = {"prompt": QUESTION, "source_label": "others"}
-    async with started(default_calibration=default) as http:
-        score = await answered(http, **request, samples=["I don't know."] * 5)
-        homer = await answered(http, **request, samples=["Homer"] * 5)
-    assert (homer["decision"], homer["rank_score"] is not None) == (None, default)
-    assert score["decision"]["action"] == "abstain" and score["rank_score"] is None
-    assert score["decision"]["threshold"] is None and "refusals" in codes(score)
-
-
-async def test_candidate_is_checked_for_refusal_without_samples(started: Served) -> None:
-    alone = {"prompt": QUESTION, "effort": "none", "candidate_logprob": -0.1}
-    async with started() as http:
-        score = await answered(http, **alone, candidate="I don't know.")
-    assert (score["num_refusals"], score["decision"]["action"]) == (0, "abstain")
-    assert "refusals" in codes(score) and score["rank_score"] is None
-
-
-async def test_refusal_has_no_claims(started: Served) -> None:
-    async with started() as http:
-        score = await answered(http, **MINE, samples=["I don't know who wrote the Iliad."] * 3, claims=True)
-    assert score["claims"] == []
-
-
 async def test_a_router_is_told_to_escalate(tmp_path: Path) -> None:
     async with service(tmp_path, FakeLLM(default=["I don't know."] * 5)) as http:
         same = await verified(http, answer="I don't know.", threshold=0.0)
@@ -99,7 +74,7 @@ async def test_a_router_is_told_to_escalate(tmp_path: Path) -> None:
 async def test_refusing_chat_answer_is_withheld(stream: bool) -> None:
     settings = {"abstain": True, "abstain_text": "Ask somebody else.", "abstain_fail_open": True}
     for calibration in (plain(), Active()):
-        async with before(telling(own="I don't know."), calibration, **settings) as made:
+        async with before(telling("I don't know."), calibration, **settings) as made:
             response = await made.ask(stream=stream)
         events = events_of(response.content) if stream else [response.json()]
         [uncertainty] = [event["uncertainty"] for event in events if "uncertainty" in event]

@@ -20,7 +20,6 @@ from tests.support.calibrations import Active
 from tests.support.drop_in import DropIn, drop_in, events_of
 from tests.support.openai_server import MODEL, Behaviour, Exchange, OpenAIServer, answers, pieces, raw, status
 from tests.support.responses import events, message, response, wire
-from tests.support.sqlite_store import SqliteStore
 
 QUESTION = {"model": MODEL, "input": "What is the capital of France?"}
 TURNS = [{"role": "user", "content": "What is the capital of France?"}]
@@ -43,14 +42,11 @@ async def before(
     own: Behaviour, draws: Behaviour | None = None, active: Active | None = None, **settings: Any
 ) -> AsyncIterator[DropIn]:
     """Serve the drop-in in front of a server with these behaviours for responses and for samples."""
-    store = SqliteStore()
-    if active is not None:
-        store.calibrations = active
 
     async def behave(exchange: Exchange) -> None:
         await (own if exchange.path.startswith("/v1/responses") else draws or answers("Paris"))(exchange)
 
-    async with OpenAIServer(default=behave) as server, drop_in(server, store=store, **settings) as made:
+    async with OpenAIServer(default=behave) as server, drop_in(server, active=active, **settings) as made:
         yield made
 
 
@@ -85,27 +81,6 @@ async def test_response_is_returned_with_a_score() -> None:
     assert (draw["messages"], draw["n"]) == (TURNS, 5)
 
 
-@pytest.mark.parametrize("mode", ["off", "on"])
-async def test_body_without_our_field_is_forwarded_byte_for_byte(mode: str) -> None:
-    sent = b'{"input" : "?","temperature": 0.30 }\n'
-    async with before(status(200, response(message("Paris")))) as made:
-        headers = {"content-type": "application/json", "x-eigencal": mode}
-        await made.http.post("/v1/responses?api-version=1", content=sent, headers=headers)
-        call = made.server.requests[0]
-    assert (call.path, call.data) == ("/v1/responses?api-version=1", sent)
-
-
-async def test_our_field_is_removed_and_checked() -> None:
-    async with before(status(200, response(message("Paris")))) as made:
-        answer = await ask(made, eigencal={"effort": "low"})
-        refused = await ask(made, eigencal={"efort": "low"})
-        in_stream = await ask(made, stream=True, eigencal={"abstain": True})
-        assert answer.json()["uncertainty"]["num_samples"] == 3
-        assert made.server.requests[0].body == QUESTION
-    assert (refused.status_code, refused.json()["error"]["code"]) == (422, "invalid_request")
-    assert in_stream.status_code == 422
-
-
 async def test_plain_turns_use_the_calibration_of_chats() -> None:
     alike = {**LIKE_OURS, "max_output_tokens": LIKE_OURS["max_tokens"], "max_tokens": None}
     own = status(200, response(message("Paris", tokens=[{"token": "Paris", "logprob": -0.25}])))
@@ -116,12 +91,6 @@ async def test_plain_turns_use_the_calibration_of_chats() -> None:
         assert [draw["n"] for draw in samples(made)] == [5, 4, 5]
     assert calibrated["calibrated"] and counted["calibrated"]
     assert with_tool["warnings"][0]["differs"] == ["prompt_shape"]
-
-
-async def test_messages_of_one_response_are_one_answer() -> None:
-    async with before(status(200, response(message("Par"), message("is", 1)))) as made:
-        score = (await ask(made)).json()["uncertainty"]
-    assert score["candidate"]["mode"] == 0
 
 
 UNSCORED: list[tuple[dict[str, Any], str]] = [
@@ -186,96 +155,73 @@ async def test_missing_route_is_reported_and_logged(caplog: pytest.LogCaptureFix
 
 
 def called(text: Any, *names: str) -> dict[str, Any]:
-    calls = [
-        {"id": f"c{name}", "type": "function", "function": {"name": name, "arguments": "{}"}}
-        for name in names
-    ]
+    """Return a chat's turn of the assistant with calls of these functions."""
+    functions = {f"c{name}": {"name": name, "arguments": "{}"} for name in names}
+    calls = [{"id": id_, "type": "function", "function": function} for id_, function in functions.items()]
     return {"role": "assistant", "content": text, "tool_calls": calls}
 
 
 def call_of(name: str) -> dict[str, Any]:
-    return {
-        "type": "function_call",
-        "call_id": f"c{name}",
-        "name": name,
-        "arguments": "{}",
-        "status": "completed",
-    }
+    return {"type": "function_call", "call_id": f"c{name}", "name": name, "arguments": "{}"}
 
 
-def said(role: str, *parts: Any) -> dict[str, Any]:
-    return {"role": role, "content": [{"type": kind, "text": text} for kind, text in parts]}
+def output_of(name: str, output: Any) -> dict[str, Any]:
+    return {"type": "function_call_output", "call_id": f"c{name}", "output": output}
 
 
+def of_tool(name: str, text: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": f"c{name}", "content": text}
+
+
+def said(role: str, *texts: str, kind: str = "input_text") -> dict[str, Any]:
+    return {"role": role, "content": [{"type": kind, "text": text} for text in texts]}
+
+
+def plainly(role: str, text: str) -> dict[str, Any]:
+    return {"role": role, "content": text}
+
+
+LOW = {"detail": "low"}
+IMAGE = {"role": "user", "content": [{"type": "input_image", "image_url": "data:a", **LOW}]}
+CHAT_IMAGE = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:a", **LOW}}]}
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 CONVERTED: list[tuple[dict[str, Any], dict[str, Any]]] = [
-    ({"instructions": "Be brief."}, {"messages": [{"role": "system", "content": "Be brief."}, *TURNS]}),
+    ({"instructions": "Be brief."}, {"messages": [plainly("system", "Be brief."), *TURNS]}),
     (
-        {
-            "input": [
-                {"role": "developer", "content": "d"},
-                said("user", ("input_text", "a"), ("input_text", "b")),
-            ]
-        },
-        {"messages": [{"role": "developer", "content": "d"}, said("user", ("text", "a"), ("text", "b"))]},
+        {"input": [plainly("developer", "d"), said("user", "a", "b")]},
+        {"messages": [plainly("developer", "d"), said("user", "a", "b", kind="text")]},
+    ),
+    (
+        {"input": [said("user", "a"), message("b"), {**REASONING}, said("user", "c")]},
+        {"messages": [plainly("user", "a"), plainly("assistant", "b"), plainly("user", "c")]},
     ),
     (
         {
             "input": [
-                said("user", ("input_text", "a")),
+                plainly("user", "a"),
                 message("b"),
-                {**REASONING},
-                said("user", ("input_text", "c")),
-            ]
-        },
-        {
-            "messages": [
-                {"role": role, "content": text}
-                for role, text in zip(("user", "assistant", "user"), "abc", strict=True)
-            ]
-        },
-    ),
-    (
-        {
-            "input": [
-                {"role": "user", "content": "a"},
-                message("b"),
-                call_of("f"),
+                call_of("f") | {"status": "completed"},
                 call_of("g"),
-                {"type": "function_call_output", "call_id": "cf", "output": "1"},
-                {
-                    "type": "function_call_output",
-                    "call_id": "cg",
-                    "output": [{"type": "input_text", "text": "2"}],
-                },
+                output_of("f", "1"),
+                output_of("g", [{"type": "input_text", "text": "2"}]),
                 call_of("h"),
             ]
         },
         {
             "messages": [
-                {"role": "user", "content": "a"},
+                plainly("user", "a"),
                 called("b", "f", "g"),
-                {"role": "tool", "tool_call_id": "cf", "content": "1"},
-                {"role": "tool", "tool_call_id": "cg", "content": "2"},
+                of_tool("f", "1"),
+                of_tool("g", "2"),
                 called(None, "h"),
             ]
         },
     ),
     (
-        {
-            "input": [
-                {"role": "user", "content": [{"type": "input_image", "image_url": "data:a", "detail": "low"}]}
-            ]
-        },
-        {
-            "messages": [
-                {
-                    "role": "user",
-                    "content": [{"type": "image_url", "image_url": {"url": "data:a", "detail": "low"}}],
-                }
-            ]
-        },
+        {"input": [plainly("user", "a"), call_of("f"), message("b"), output_of("f", "1")]},
+        {"messages": [plainly("user", "a"), called("b", "f"), of_tool("f", "1")]},
     ),
+    ({"input": [IMAGE]}, {"messages": [CHAT_IMAGE]}),
     (
         {"tools": [TOOL], "tool_choice": {"type": "function", "name": "f"}, "parallel_tool_calls": False},
         {
@@ -294,23 +240,6 @@ CONVERTED: list[tuple[dict[str, Any], dict[str, Any]]] = [
         },
     ),
     ({"max_output_tokens": 3000}, {"max_tokens": 3000}),
-    (
-        {
-            "input": [
-                {"role": "user", "content": "a"},
-                call_of("f"),
-                message("b"),
-                {"type": "function_call_output", "call_id": "cf", "output": "1"},
-            ]
-        },
-        {
-            "messages": [
-                {"role": "user", "content": "a"},
-                called("b", "f"),
-                {"role": "tool", "tool_call_id": "cf", "content": "1"},
-            ]
-        },
-    ),
     # Members of chats, which some servers read.
     ({"response_format": {"type": "json_object"}}, {"response_format": {"type": "json_object"}}),
     ({"reasoning": {"effort": "low", "summary": "auto"}}, {"reasoning_effort": "low"}),
@@ -357,18 +286,8 @@ def test_any_call_is_converted_or_unscorable(body: dict[str, Any]) -> None:
 
 
 EVENT_TYPES = [event["type"] for event in events(REASONING, message("a"), refusing(), CALL)]
-MEMBERS = [
-    "output",
-    "type",
-    "content",
-    "text",
-    "delta",
-    "logprobs",
-    "item",
-    "part",
-    "response",
-    "incomplete_details",
-]
+MEMBERS = ["output", "type", "content", "text", "delta", "logprobs", "item", "part", "response"]
+MEMBERS += ["incomplete_details"]
 payloads = st.recursive(
     st.none() | st.integers() | st.text(max_size=3) | st.sampled_from([message("a"), CALL, refusing()]),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(MEMBERS), inner),
@@ -388,45 +307,24 @@ def test_any_response_and_event_can_be_read_and_stripped(payload: dict[str, Any]
 # Streams
 
 OPENAI = events(REASONING, message("Paris"))
-SHAPES: dict[str, tuple[list[bytes], str]] = {
-    "openai": ([wire(event) for event in OPENAI], "completed"),
-    "incomplete": (
-        [
-            wire(event)
-            for event in events(
-                message("Paris"), end="incomplete", incomplete_details={"reason": "max_output_tokens"}
-            )
-        ],
-        "incomplete",
-    ),
-    "without sequence numbers or types": (
-        [
-            wire({k: v for k, v in event.items() if k != "sequence_number"}, typed=False)
-            for event in events(message("Paris"))
-        ],
-        "completed",
-    ),
-    "unknown events": (
-        [
-            b": hi\n\n",
-            *map(wire, [{"type": "keepalive"}, *OPENAI[:-1], {"type": "x.y", "item": 7}, OPENAI[-1]]),
-        ],
-        "completed",
-    ),
-    "several messages": (
-        [wire(event) for event in events(message("Par"), message("is", 1))],
-        "completed",
-    ),
-    "done": ([*map(wire, OPENAI), b"data: [DONE]\n\n"], "completed"),
-    "no output at the end": (
-        [*map(wire, OPENAI[:-1]), wire({"type": "response.completed", "response": {"model": MODEL}})],
-        "completed",
-    ),
+UNNUMBERED = [{k: v for k, v in event.items() if k != "sequence_number"} for event in OPENAI]
+UNKNOWN = [{"type": "keepalive"}, *OPENAI[:-1], {"type": "x.y", "item": 7}, OPENAI[-1]]
+CUT = {"end": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+NO_OUTPUT = {"type": "response.completed", "response": {"model": MODEL}}
+SHAPES: dict[str, list[bytes]] = {
+    "openai": [*map(wire, OPENAI)],
+    "incomplete": [*map(wire, events(message("Paris"), **CUT))],
+    "without sequence numbers or types": [wire(event, typed=False) for event in UNNUMBERED],
+    "unknown events": [b": hi\n\n", *map(wire, UNKNOWN)],
+    "several messages": [*map(wire, events(message("Par"), message("is", 1)))],
+    "done": [*map(wire, OPENAI), b"data: [DONE]\n\n"],
+    "no output at the end": [*map(wire, [*OPENAI[:-1], NO_OUTPUT])],
 }
 
 
-@pytest.mark.parametrize(("sent", "end"), SHAPES.values(), ids=SHAPES)
-async def test_last_event_has_the_score_and_others_are_unchanged(sent: list[bytes], end: str) -> None:
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_last_event_has_the_score_and_others_are_unchanged(shape: str) -> None:
+    sent, end = SHAPES[shape], "incomplete" if shape == "incomplete" else "completed"
     async with before(pieces(*sent)) as made:
         answer = await ask(made, stream=True)
         kept = await made.scored(answer.headers["x-score-id"])
@@ -438,24 +336,6 @@ async def test_last_event_has_the_score_and_others_are_unchanged(sent: list[byte
     assert carrier == events_of(last)[0]
     assert score == kept and score["candidate"]["mode"] == 0
     assert f"event: response.{end}\ndata: ".encode() in answer.content
-
-
-async def test_words_do_not_wait_for_the_score() -> None:
-    read = asyncio.Event()
-
-    async def when_read(exchange: Exchange) -> None:
-        await read.wait()
-        await answers("Paris")(exchange)
-
-    async with before(streamed(message("Paris")), when_read) as made, asyncio.timeout(60):
-        body = QUESTION | {"stream": True}
-        async with made.http.stream("POST", "/v1/responses", json=body) as answer:
-            received = b""
-            async for piece in answer.aiter_raw():
-                received += piece
-                if b"response.output_item.done" in received:
-                    read.set()
-    assert b'"status":"scored"' in received
 
 
 @pytest.mark.parametrize(
@@ -514,16 +394,6 @@ async def test_last_event_does_not_wait_for_the_end_of_the_connection() -> None:
 
 
 @pytest.mark.parametrize(
-    "kept", [("created", "completed"), ("created", "output_text.done", "completed")], ids=str
-)
-async def test_text_of_the_last_event_is_judged_if_no_event_had_a_piece_of_it(kept: tuple[str, ...]) -> None:
-    sent = [event for event in OPENAI if event["type"].removeprefix("response.") in kept]
-    async with before(pieces(*map(wire, sent))) as made:
-        [score] = scores(await ask(made, stream=True), stream=True)
-    assert score["candidate"]["mode"] == 0
-
-
-@pytest.mark.parametrize(
     ("item", "code"), [(CALL, "tool_call"), (refusing(), "refusal"), (REASONING, "no_text")], ids=str
 )
 async def test_streamed_answer_without_text_is_not_scored(item: dict[str, Any], code: str) -> None:
@@ -564,16 +434,6 @@ async def test_logprobs_are_requested_and_returned_only_if_the_caller_asked(
     assert ("-0.5" in answer.text) is asked
 
 
-async def test_response_of_a_server_that_refuses_logprobs_is_returned() -> None:
-    async def refusing_(exchange: Exchange) -> None:
-        refused = status(400, {"error": {"message": "logprobs are not supported"}})
-        await (refused if "include" in exchange.body else status(200, response(message("Paris"))))(exchange)
-
-    async with before(refusing_) as made:
-        score = (await ask(made, eigencal={"effort": "none"})).json()["uncertainty"]
-    assert (score["status"], score["warning"]["code"]) == ("not_scored", "no_log_probability")
-
-
 # Abstaining
 
 
@@ -586,26 +446,6 @@ async def test_every_message_is_replaced_if_the_caller_asks_to_abstain() -> None
     assert texts == ["I am not sure enough to answer this."] * 2
     assert (body["uncertainty"]["withheld"], body["usage"]) == ("Nice", own["usage"])
     assert answer.headers["x-decision"] == "abstain"
-
-
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize(("text", "is_sent"), [("Paris", True), ("Nice", False)])
-async def test_the_settings_may_abstain(text: str, is_sent: bool, stream: bool) -> None:
-    thought = {**REASONING, "summary": [{"type": "summary_text", "text": "Nice or Paris"}]}
-    output = thought, message(text, tokens=[{"token": text, "logprob": -0.1}])
-    own = streamed(*output) if stream else status(200, response(*output))
-    async with before(own, active=plain(), **POLICY) as made:
-        answer = await ask(made, stream=stream)
-    [score] = scores(answer, stream=stream)
-    assert score["decision"]["action"] == ("answer" if is_sent else "abstain")
-    assert (text in answer.text, "Ask somebody else." in answer.text) == (is_sent, not is_sent)
-    assert "or Paris" not in answer.text and "-0.1" not in answer.text
-    if stream:
-        sent = events_of(answer.content)
-        assert [event["sequence_number"] for event in sent] == list(range(len(sent)))
-        delta = next(event["delta"] for event in sent if event["type"] == "response.output_text.delta")
-        assert sent[-1]["response"]["output"][0]["content"][0]["text"] == delta
-        assert sent[-1]["response"]["usage"] == response()["usage"]
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -6,21 +6,17 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-import httpx2 as httpx
 import numpy as np
 import pytest
 from anyio import fail_after, to_thread
 
-from service.app import create_app
-from service.calibration.calibration import Calibration, caller_fingerprint, service_fingerprint
+from service.calibration.calibration import Calibration, caller_fingerprint
 from service.errors import EmbedderUnavailable, LLMError, LLMUnavailable, ModelNotFound, Overloaded
-from service.settings import Settings
 from service.spectral.spectrum import DepolarizedMap
 from tests.api.conftest import Client
 from tests.support.calibrations import Active
 from tests.support.fakes import FakeEmbedder, FakeLLM
-from tests.support.live import served
-from tests.support.sqlite_store import SqliteStore
+from tests.support.live import fake_app, on_socket
 
 ORTHOGONAL = {name: np.eye(8)[i] for i, name in enumerate("abcd")}
 
@@ -90,20 +86,6 @@ async def test_empty_answers_are_one_outcome_orthogonal_to_all(
     assert only["answer"] == ""
 
 
-async def test_calibration_is_bound_to_the_treatment_of_empty_answers(
-    client: Client, embedder: FakeEmbedder
-) -> None:
-    embedder.empty_answers = "outcome"
-    fitted = calibration(caller_fingerprint("", FakeEmbedder(8, empty_answers="outcome").identity))
-    other = calibration(caller_fingerprint("", FakeEmbedder(8, empty_answers="embedded").identity))
-    for active, calibrated in ((fitted, True), (other, False)):
-        async with client(calibrations=Active(active)) as http:
-            body = (await http.post("/score", json={"samples": ["a", "b"]})).json()
-        assert body["calibrated"] is calibrated
-        differs = [w["differs"] for w in body["warnings"] if w["code"] == "calibration_mismatch"]
-        assert differs == ([] if calibrated else [["empty_answers"]])
-
-
 async def test_empty_samples_do_not_count(client: Client) -> None:
     async with client() as http:
         body = (await http.post("/score", json={"samples": ["a", "", "  ", "a", "b"]})).json()
@@ -121,11 +103,12 @@ async def test_empty_samples_do_not_count(client: Client) -> None:
 async def test_modes_spectrum_and_samples_on_request(client: Client) -> None:
     sent = ["b", "a", "a", "a"]
     async with client() as http:
-        wanted = {"samples": sent, "return": ["samples", "modes", "spectrum"]}
+        wanted = {"samples": sent, "return": ["samples", "modes", "spectrum", "groups"]}
         body = (await http.post("/score", json=wanted)).json()
     assert body["samples"] == sent
     assert [mode["answer"] for mode in body["modes"]] == ["a", "b"]
-    assert [mode["share"] for mode in body["modes"]] == pytest.approx([0.75, 0.25])
+    assert [mode["share"] for mode in body["modes"]] == [0.75, 0.25]
+    assert body["groups"] == [{"answer": "a", "samples": [1, 2, 3]}, {"answer": "b", "samples": [0]}]
     assert body["spectrum"]["eigenvalues"] == pytest.approx([0.75, 0.25])
     assert (body["spectrum"]["null_value"], body["spectrum"]["null_count"]) == (0.0, 6)
 
@@ -157,34 +140,16 @@ async def test_unmatched_calibration_is_never_applied(
     fitted = calibration(caller_fingerprint("lab", embedder.identity))
     choice = {"calibration": fitted.id} if named else {}
     async with client(calibrations=Active(fitted)) as http:
-        other = (
-            await http.post("/score", json={"samples": ["a", "b"], "source_label": "field", **choice})
-        ).json()
-        more = (
-            await http.post("/score", json={"samples": ["a"] * 5, "source_label": "lab", **choice})
-        ).json()
+        sent = [
+            {"samples": ["a", "b"], "source_label": "field"},
+            {"samples": ["a"] * 5, "source_label": "lab"},
+        ]
+        other, more = [(await http.post("/score", json=body | choice)).json() for body in sent]
     assert other["calibrated"] is False
     assert other["warnings"][0]["code"] == "calibration_mismatch"
     assert other["warnings"][0]["differs"] == ["source_label"]
     assert other["lambda_max"] == other["uncalibrated"]["lambda_max"]
     assert more["warnings"][0]["differs"] == ["num_samples"]
-
-
-async def test_differing_sampling_setting_is_named(
-    client: Client, llm: FakeLLM, embedder: FakeEmbedder
-) -> None:
-    async with client() as http:
-        await http.post("/score", json={"prompt": "p"})
-    drawn = llm.requests[0]
-    fitted = calibration(service_fingerprint(llm.identity(drawn), drawn.sampling, embedder.identity), 20)
-    async with client(calibrations=Active(fitted)) as http:
-        fits = (await http.post("/score", json={"prompt": "p", "num_samples": 8})).json()
-        hotter = (await http.post("/score", json={"prompt": "p", "sampling": {"temperature": 0.9}})).json()
-        seeded = (await http.post("/score", json={"prompt": "p", "sampling": {"seed": 9}})).json()
-        supplied = (await http.post("/score", json={"samples": ["a", "b"]})).json()
-    assert fits["calibrated"] and seeded["calibrated"]
-    assert hotter["warnings"][0]["differs"] == ["sampling.temperature"]
-    assert "source" in supplied["warnings"][0]["differs"]
 
 
 async def test_partial_answers_are_scored_with_a_warning(client: Client, llm: FakeLLM) -> None:
@@ -225,25 +190,10 @@ async def test_errors_are_problem_documents(
 
 async def test_deadline_applies_to_a_busy_embedder(llm: FakeLLM, tmp_path: Path) -> None:
     busy = asyncio.Event()  # never set
-    app = create_app(
-        Settings(data_dir=tmp_path), llm=llm, embedder=FakeEmbedder(8, gate=busy), store=SqliteStore()
-    )
-    async with (
-        served(app) as port,
-        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as http,
-    ):
+    async with on_socket(fake_app(llm, FakeEmbedder(8, gate=busy), data_dir=tmp_path)) as http:
         response = await http.post("/score", json={"prompt": "p", "deadline_ms": 500})
     assert (response.status_code, response.json()["code"]) == (504, "deadline_exceeded")
     assert "embedded" in response.json()["detail"]
-
-
-async def test_a_deadline_without_answers_is_a_504(client: Client, llm: FakeLLM) -> None:
-    import asyncio
-
-    llm.gate = asyncio.Event()
-    async with client() as http:
-        response = await http.post("/score", json={"prompt": "p", "deadline_ms": 20})
-    assert (response.status_code, response.json()["code"]) == (504, "deadline_exceeded")
 
 
 async def test_score_needs_no_shared_thread(client: Client) -> None:
@@ -273,30 +223,3 @@ async def test_answers_are_compared_by_their_facts(client: Client, embedder: Fak
     assert [warning["code"] for warning in same["warnings"]] == ["calibration_missing"]
     assert outcomes["lambda_max"] == pytest.approx(0.5)
     assert nothing["lambda_max"] == pytest.approx(1.0)
-
-
-async def test_disagreements_are_reported(client: Client) -> None:
-    days = ["You have 30 days.", "30 days", "It is 90 days."]
-    async with client() as http:
-        body = (await http.post("/score", json={"samples": days, "return": ["modes"]})).json()
-        same = (await http.post("/score", json={"samples": days[:2]})).json()
-        refused = (await http.post("/score", json={"samples": ["30 days", "I don't know."]})).json()
-        claims = (await http.post("/score", json={"samples": days, "claims": True})).json()
-    [numbers] = body["disagreements"]
-    values = [(value["value"], value["share"]) for value in numbers["values"]]
-    assert numbers["kind"] == "number"
-    assert values == [("30 days", pytest.approx(2 / 3)), ("90 days", pytest.approx(1 / 3))]
-    assert same["disagreements"] == []
-    assert refused["disagreements"] is None
-    assert claims["disagreements"] is None
-
-
-async def test_calibration_is_bound_to_its_kernel(client: Client, embedder: FakeEmbedder) -> None:
-    embedder.kernel = "facts"
-    for kernel, differs in (("facts", []), ("paper", [["kernel"]])):
-        fitted = calibration(caller_fingerprint("", FakeEmbedder(8, kernel=kernel).identity))
-        async with client(calibrations=Active(fitted)) as http:
-            body = (await http.post("/score", json={"samples": ["a", "a", "b"]})).json()
-        assert [
-            warning["differs"] for warning in body["warnings"] if warning["code"] == "calibration_mismatch"
-        ] == differs

@@ -8,7 +8,7 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from service.app import OTEL_TRACES_VARIABLES, build_spans
+from service.app import OTEL_TRACES_VARIABLES, build_sender
 from service.errors import LLMUnavailable
 from service.tracing import OtelSpans
 from tests.api.test_telemetry import PARENT, SECRET, SPAN, TRACE, collector
@@ -105,7 +105,7 @@ async def test_collector_receives_spans_by_otlp(
 
     with collector() as (url, got):
         monkeypatch.setenv(named_by, f"{url}/v1/traces" if "TRACES" in named_by else url)
-        async with replica_app(tmp_path, "one", spans=build_spans()) as http:
+        async with replica_app(tmp_path, "one", spans=build_sender(OtelSpans, OTEL_TRACES_VARIABLES)) as http:
             await http.post("/score", json={"prompt": SECRET}, headers=PARENT)
     [body] = [body for path, body in got if path == "/v1/traces"]
     assert SECRET.encode() not in body

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from service import tracing
-from service.app import OTEL_VARIABLES, build_events
+from service.app import OTEL_VARIABLES, build_sender
 from service.errors import LLMError, LLMUnavailable
+from service.scoring.telemetry import OtelEvents
 from tests.api.test_responses import events as response_events
 from tests.api.test_responses import message, response
 from tests.support.drop_in import drop_in
@@ -34,8 +35,6 @@ def exporter() -> Any:
 
 
 def service(folder: Path, exporter: Any, llm: FakeLLM | None = None, **settings: Any) -> Any:
-    from service.scoring.telemetry import OtelEvents
-
     request = {"num_samples": 5, "decides": True, "embedder": FakeEmbedder(8)} | settings
     return replica_app(folder, "one", llm=llm, events=OtelEvents(exporter=exporter), **request)
 
@@ -145,8 +144,6 @@ ANSWERED = {
 @pytest.mark.parametrize("abstains", [False, True])
 @pytest.mark.parametrize("kind", ANSWERED)
 async def test_event_has_the_id_of_the_answer(kind: str, abstains: bool, exporter: Any) -> None:
-    from service.scoring.telemetry import OtelEvents
-
     async def behave(exchange: Exchange) -> None:
         is_draw = exchange.body.get("n") is not None
         await (answers("Paris") if is_draw else ANSWERED[kind])(exchange)
@@ -161,24 +158,6 @@ async def test_event_has_the_id_of_the_answer(kind: str, abstains: bool, exporte
                 await made.http.post("/v1/responses", json=body)
     assert {event.attributes["gen_ai.response.id"] for event in log_records(exporter)} == {"resp_1"}
     assert "eigencal.lambda_max" in by_name(exporter)
-
-
-async def test_each_request_has_its_own_parent(tmp_path: Path, exporter: Any) -> None:
-    traces = [f"{i + 1:032x}" for i in range(8)]
-    async with service(tmp_path, exporter) as http:
-
-        async def post(trace: str) -> None:
-            headers = {"traceparent": f"00-{trace}-{SPAN}-01"}
-            await http.post("/score/batch", json={"items": [{"prompt": trace}] * 2}, headers=headers)
-
-        await asyncio.gather(*map(post, traces))
-        await http.post("/score", json={"prompt": "?"}, headers={"traceparent": "no trace at all"})
-    results = [
-        f"{event.trace_id:032x}"
-        for event in log_records(exporter)
-        if event.attributes["gen_ai.evaluation.name"] == "eigencal.lambda_max"
-    ]
-    assert sorted(results[:-1]) == sorted([*traces, *traces]) and results[-1] == "0" * 32
 
 
 async def test_error_gives_an_error_event(tmp_path: Path, exporter: Any) -> None:
@@ -227,7 +206,7 @@ async def test_collector_receives_events_by_otlp(
 
     with collector() as (url, got):
         monkeypatch.setenv(named_by, f"{url}/v1/logs" if "LOGS" in named_by else url)
-        events = build_events()
+        events = build_sender(OtelEvents, OTEL_VARIABLES)
         async with replica_app(tmp_path, "one", events=events) as http:
             score = (await http.post("/score", json={"prompt": SECRET}, headers=PARENT)).json()
     [body] = [body for path, body in got if path == "/v1/logs"]
@@ -243,7 +222,7 @@ async def test_unavailable_collector_has_no_effect(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(tracing, "STOP_S", 0.1)
     with collector(status=503) as (url, _):
         monkeypatch.setenv(OTEL_VARIABLES[1], url)
-        events = build_events()
+        events = build_sender(OtelEvents, OTEL_VARIABLES)
         async with asyncio.timeout(60):
             async with replica_app(tmp_path, "one", events=events) as http:
                 responses = [await http.post("/score", json={"prompt": "?"}) for _ in range(5)]
@@ -255,5 +234,5 @@ def test_start_reports_missing_opentelemetry(
 ) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk._logs", None)
     monkeypatch.setenv(OTEL_VARIABLES[0], "http://127.0.0.1:1")
-    assert build_events() is None
+    assert build_sender(OtelEvents, OTEL_VARIABLES) is None
     assert "not installed" in caplog.text

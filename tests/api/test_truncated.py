@@ -11,12 +11,11 @@ import pytest
 from service.app import create_app
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder
-from tests.support.live import served
+from tests.support.live import on_socket
 from tests.support.openai_server import Exchange, OpenAIServer, completion
 from tests.support.sqlite_store import SqliteStore
 
 MESSAGES = [{"role": "user", "content": "How do I get a job?"}]
-SAMPLES = {"samples": ["a", "b"]}
 
 
 def cutting(number: int) -> Any:
@@ -34,9 +33,8 @@ def cutting(number: int) -> Any:
 @asynccontextmanager
 async def service(server: OpenAIServer, folder: Path, **settings: Any) -> AsyncIterator[httpx.AsyncClient]:
     made = Settings(llm_url=server.url, num_samples=10, data_dir=folder, **settings)
-    async with served(create_app(made, embedder=FakeEmbedder(8), store=SqliteStore())) as port:
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as http:
-            yield http
+    async with on_socket(create_app(made, embedder=FakeEmbedder(8), store=SqliteStore())) as http:
+        yield http
 
 
 async def warnings(http: httpx.AsyncClient, body: dict[str, Any]) -> dict[str, str]:
@@ -53,11 +51,6 @@ async def test_half_truncated_answers_give_a_warning(tmp_path: Path, cut: int, w
     assert ('eigencal_score_warnings_total{calibration="",code="truncated_samples"} 1.0' in counted) is warned
     if warned:
         assert f"{cut} of 10 answers were cut by max_tokens (30)" in warnings_["truncated_samples"]
-
-
-async def test_caller_samples_do_not_count_as_truncated(tmp_path: Path) -> None:
-    async with OpenAIServer() as server, service(server, tmp_path) as http:
-        assert await warnings(http, SAMPLES) == {}
 
 
 @pytest.mark.parametrize(

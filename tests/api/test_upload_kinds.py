@@ -11,6 +11,7 @@ import pytest
 from service.app import create_app
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder
+from tests.support.live import in_process
 from tests.support.reports import FEW
 
 Client = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
@@ -27,10 +28,8 @@ def client(tmp_path: Path) -> Client:
     async def make(**settings_: Any) -> AsyncIterator[httpx.AsyncClient]:
         settings = Settings(data_dir=tmp_path, llm_url="http://127.0.0.1:9/v1", **settings_)
         app = create_app(settings, embedder=FakeEmbedder(8), resamples=FEW)
-        async with app.router.lifespan_context(app):
-            transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
-            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
-                yield http
+        async with in_process(app) as http:
+            yield http
 
     return make
 
@@ -58,10 +57,3 @@ async def test_own_system_message_makes_conversations_different(client: Client) 
         refused = await post(http, [*TALKS, LED])
         assert refused.status_code == 422
         assert [error["line"] for error in refused.json()["errors"]] == [1, 31]
-
-
-async def test_caller_samples_may_be_mixed(client: Client) -> None:
-    rows = [{**row, "samples": ["a", "b"]} for row in [*PROMPTS, *TALKS]]
-    async with client(few_shot="Q: a\nA: b\n") as http:
-        assert (await post(http, rows)).status_code == 202
-        assert (await post(http, rows, drawn_by="service")).status_code == 422

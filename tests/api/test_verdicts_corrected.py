@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from tests.api.test_dev_rows_refused import World
-from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.fakes import FakeEmbedder
 from tests.support.operator_world import jsonl, problem
 from tests.support.replica_apps import replica_app
-
-CITIES = ("Paris", "Lyon", "Nice", "Lille", "Metz")
+from tests.support.services import CITIES
 
 
 def rows(count: int = 40) -> list[dict[str, Any]]:
@@ -31,18 +30,15 @@ def rows(count: int = 40) -> list[dict[str, Any]]:
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     made = World()
-    async with replica_app(
-        tmp_path, "one", llm=FakeLLM(), embedder=FakeEmbedder(24), admin_key="secret", num_samples=5
-    ) as made.http:
+    settings = {"admin_key": "secret", "num_samples": 5}
+    async with replica_app(tmp_path, embedder=FakeEmbedder(24), **settings) as made.http:
         made.http.headers["Authorization"] = "Bearer secret"
         yield made
 
 
 async def calibrated(world: World, sent: list[dict[str, Any]], **options: Any) -> dict[str, Any]:
-    form = {"drawn_by": "service", **options}
-    job = await world.ended(
-        await world.http.post("/calibrate", files={"file": ("dev.jsonl", jsonl(sent))}, data=form)
-    )
+    form, files = {"drawn_by": "service", **options}, {"file": ("dev.jsonl", jsonl(sent))}
+    job = await world.ended(await world.http.post("/calibrate", files=files, data=form))
     assert job["error"] is None
     return job
 
@@ -58,6 +54,7 @@ async def test_report_and_export_show_judged_texts_and_reasons(world: World) -> 
     assert verdicts_["q0"] == {
         "line": 1,
         "id": "q0",
+        "question": "question 0",
         "references": ["Paris"],
         "answer": "The capital of that large country is Paris.",
         "correct": True,
@@ -72,9 +69,8 @@ async def test_report_and_export_show_judged_texts_and_reasons(world: World) -> 
     assert (await world.http.delete(f"/calibrations/{job['calibration_id']}/data")).status_code == 204
     assert (await world.report(job))["verdicts"] is None
     assert "large country" not in json.dumps(await world.report(job))
-    gone = await world.http.patch(
-        f"/calibrations/{job['calibration_id']}/rows", json={"rows": [{"line": 1, "correct": False}]}
-    )
+    correction = {"rows": [{"line": 1, "correct": False}]}
+    gone = await world.http.patch(f"/calibrations/{job['calibration_id']}/rows", json=correction)
     problem(gone, 409, "conflict")
 
 
@@ -82,13 +78,8 @@ async def test_corrected_verdicts_give_a_new_calibration_on_the_same_answers(wor
     first = await calibrated(world, rows(), activate="always")
     path = f"/calibrations/{first['calibration_id']}/rows"
     for wrong, field in (({"line": 999}, "line"), ({"id": "q999"}, "id")):
-        error = problem(
-            await world.http.patch(
-                path, json={"rows": [{"line": 1, "correct": True}, wrong | {"correct": True}]}
-            ),
-            422,
-            "invalid_request",
-        )
+        body = {"rows": [{"line": 1, "correct": True}, wrong | {"correct": True}]}
+        error = problem(await world.http.patch(path, json=body), 422, "invalid_request")
         assert error["errors"][0]["loc"] == ["body", "rows", 1, field]
         assert "999" in error["errors"][0]["msg"]
     assert (await world.http.patch(path, json={"rows": [{"correct": True}]})).status_code == 422
@@ -110,11 +101,8 @@ async def test_corrected_verdicts_give_a_new_calibration_on_the_same_answers(wor
         (True, "given"),
     ]
     assert (await verdicts(world, first))["q0"]["correct"], "the calibration corrected stays as it is"
-    keys = [
-        (await world.http.get(job["links"]["calibration"])).json()["fingerprint_key"]
-        for job in (first, second)
-    ]
-    assert keys[0] == keys[1]
+    made = [(await world.http.get(job["links"]["calibration"])).json() for job in (first, second)]
+    assert made[0]["fingerprint_key"] == made[1]["fingerprint_key"]
 
 
 async def test_uploading_an_edited_export_corrects_verdicts(world: World) -> None:
@@ -126,9 +114,7 @@ async def test_uploading_an_edited_export_corrects_verdicts(world: World) -> Non
     before, after = await verdicts(world, first), await verdicts(world, second)
     assert (after["q0"]["correct"], after["q0"]["rule"]) == (False, "given")
     assert after["q0"]["answer"] == before["q0"]["answer"], "the verdict is about the answer that was judged"
-    assert {name: row for name, row in after.items() if name != "q0"} == {
-        name: row for name, row in before.items() if name != "q0"
-    }
+    assert before | {"q0": None} == after | {"q0": None}
 
 
 async def test_activation_history(world: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -169,15 +155,9 @@ async def test_activation_history(world: World, caplog: pytest.LogCaptureFixture
 
     listed = {entry["id"]: entry for entry in (await world.http.get("/calibrations")).json()}
     del listed[third["calibration_id"]]
-    assert {
-        name: (entry["active"], entry["applies_now"], entry["rows"]) for name, entry in listed.items()
-    } == {
-        calibration_id: (False, True, 40),
-        two: (True, True, 39),
-    }
+    shown = {name: [entry[k] for k in ("active", "applies_now", "rows")] for name, entry in listed.items()}
+    assert shown == {calibration_id: [False, True, 40], two: [True, True, 39]}
     assert all(0 <= entry["projection_ece"] <= 1 for entry in listed.values())
-    page = (await world.http.get("/calibrations", headers={"Accept": "text/html"})).text
-    assert page.count("applies to the set-up as it is now") == 3
 
     scored = (await world.http.post("/score", json={"prompt": "question 1"})).json()
     assert scored["calibration"]["id"] == two

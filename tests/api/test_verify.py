@@ -52,22 +52,6 @@ async def test_the_confidence_is_the_probability_of_being_right(tmp_path: Path) 
     assert (body["threshold"], body["should_escalate"]) == (0.4, False)
 
 
-async def test_long_answer_is_verified_by_claims(tmp_path: Path) -> None:
-    facts = [f"Fact {i} holds." for i in range(40)]
-    llm = FakeLLM(default=[" ".join(facts), " ".join(facts[1:])])
-    async with service(tmp_path, llm) as http:
-        long, short = await verified(http, answer=" ".join(facts)), await verified(http)
-    assert [claim["text"] for claim in long["claims"]] == facts
-    assert [claim["support"]["agree"] for claim in long["claims"][:2]] == [3, 5]
-    assert short["claims"] is None
-
-
-async def test_blank_answer_has_no_confidence(tmp_path: Path) -> None:
-    async with service(tmp_path, FakeLLM(default=FOUR_OF_FIVE)) as http:
-        body = await verified(http, answer=" \n")
-    assert (body["confidence"], body["verified_count"], body["should_escalate"]) == (0.0, 0, True)
-
-
 @pytest.mark.parametrize(
     ("answer", "count", "probability"), [("Lyon", 1, 0.5 * 0.2 + 0.5 / ORTHOGONAL), ("Nice", 0, None)]
 )
@@ -114,14 +98,6 @@ async def test_invalid_request_is_refused(client: Client, wrong: dict[str, Any])
     async with client() as http:
         refused = await http.post("/verify", json=ASKED | wrong)
     assert (refused.status_code, refused.json()["code"]) == (422, "invalid_request")
-
-
-async def test_underlying_score_is_stored(tmp_path: Path) -> None:
-    async with service(tmp_path, FakeLLM(default=FOUR_OF_FIVE)) as http:
-        response = await http.post("/verify", json=ASKED)
-        score = (await http.get(f"/scores/{response.headers['x-score-id']}")).json()
-    assert score["candidate"]["probability_correct"] == response.json()["confidence"]
-    assert response.headers["x-probability-correct"] == f"{response.json()['confidence']:.6f}"
 
 
 async def test_verify_accepts_a_score_key(client: Client) -> None:

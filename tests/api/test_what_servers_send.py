@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,9 @@ import pytest
 from service.embedding.http import HttpEmbedder
 from service.errors import EmbedderRefusal
 from service.llm.openai_server import HttpLanguageModel
-from tests.support.drop_in import QUESTION, DropIn, drop_in
+from tests.support import drop_in
+from tests.support.drop_in import QUESTION
 from tests.support.embeddings_server import EmbeddingsServer
-from tests.support.fakes import FakeEmbedder
 from tests.support.openai_server import (
     MODEL,
     Behaviour,
@@ -22,11 +22,16 @@ from tests.support.openai_server import (
     OpenAIServer,
     answers,
     completion,
-    draws_and,
     pieces,
     status,
 )
+from tests.support.operator_world import ended
 from tests.support.replica_apps import replica_app
+
+before = partial(drop_in.before, default_calibration=False)
+WORDS = ("Paris", " was once said,", " but the answer", " is Lyon.")
+# On each chunk, as real servers send them: they do not end the answer.
+REASONS = ["", "null", "None", "unfinished", "stop", 0]
 
 
 def chunk(text: str, finish: Any = None, **more: Any) -> dict[str, Any]:
@@ -40,19 +45,36 @@ def sent(*events: Any, done: bool = True) -> bytes:
     return "".join([*lines, "data: [DONE]\n\n" if done else ""]).encode()
 
 
-@asynccontextmanager
-async def before(own: Behaviour, draws: Behaviour | None = None, **settings: Any) -> AsyncIterator[DropIn]:
-    server = OpenAIServer(default=draws_and(own, draws or answers("Paris")))
-    raw = {"default_calibration": False} | settings
-    async with server, drop_in(server, embedder=FakeEmbedder(16), **raw) as made:
-        yield made
+def streamed(events: Callable[[int], list[Any]]) -> Behaviour:
+    """Stream these events, which depend on the number of answers requested."""
+
+    async def behave(exchange: Exchange) -> None:
+        await pieces(sent(*events(exchange.body.get("n", 1))))(exchange)
+
+    return behave
 
 
-WORDS = ("Paris", " was once said,", " but the answer", " is Lyon.")
+def choosing(finish: str = "stop", logprobs: Any = None, **message: Any) -> Behaviour:
+    """Answer with as many copies of this message as requested."""
+
+    async def behave(exchange: Exchange) -> None:
+        choice = {"message": {"role": "assistant", **message}, "logprobs": logprobs, "finish_reason": finish}
+        choices = [choice | {"index": index} for index in range(exchange.body.get("n") or 1)]
+        await exchange.send(200, {"model": MODEL, "choices": choices})
+
+    return behave
 
 
-# On each chunk, as real servers send them: they do not end the answer.
-REASONS = ["", "null", "None", "unfinished", "stop", 0]
+PARIS = sent(chunk("Paris"), chunk("", "stop"))
+STREAMS = {
+    "no finish reason": streamed(
+        lambda n: [{"choices": [{"index": i, "delta": {"content": "Paris"}}]} for i in range(n)]
+    ),
+    "neither finish reason nor index": streamed(lambda n: [chunk(word) for word in ["Pa", "ris"] * n]),
+    "no [DONE]": pieces(sent(chunk("Paris"), chunk("", "stop"), done=False)),
+    "JSON": pieces(PARIS, media_type="application/json"),
+    "bytes": pieces(PARIS, media_type="application/octet-stream"),
+}
 
 
 class TestFinishReasons:
@@ -63,63 +85,28 @@ class TestFinishReasons:
             response = await made.ask(stream=True)
             assert response.text.count("once said") == 1 and '"uncertainty"' in response.text
             score = await made.scored(response.headers["x-score-id"])
-            whole = await made.http.post(
-                "/score", json={"samples": ["Paris"] * 5, "candidate": "".join(WORDS), "calibration": "none"}
-            )
+            body_ = {"samples": ["Paris"] * 5, "candidate": "".join(WORDS), "calibration": "none"}
+            whole = await made.http.post("/score", json=body_)
         assert score["candidate"]["probability"] == pytest.approx(
             whole.json()["candidate"]["probability"], abs=1e-6
         )
 
-    @pytest.mark.parametrize("reason", REASONS)
-    async def test_abstaining_service_holds_the_first_chunk(self, reason: Any) -> None:
-        body = sent(*(chunk(word, reason) for word in WORDS), chunk("", "stop"))
         async with before(pieces(body), abstain=True, abstain_fail_open=True) as made:
-            response = await made.ask(stream=True)
-        assert "Lyon" in response.text
+            assert "Lyon" in (await made.ask(stream=True)).text
 
-    async def test_done_ends_choices_without_a_finish_reason(self) -> None:
-        async def streamed(exchange: Exchange) -> None:
-            await exchange.start_stream()
-            for index in range(exchange.body["n"]):
-                choice = {"index": index, "delta": {"content": "Paris"}}
-                await exchange.event({"model": MODEL, "choices": [choice]})
-            await exchange.event("[DONE]")
-
-        async with before(streamed, streamed) as made:
-            scored = await made.http.post("/score", json={"prompt": "?", "deadline_ms": 30_000})
-        assert (scored.status_code, scored.json()["num_samples"]) == (200, 5)
-
-    async def test_finished_choices_are_complete_without_done(self) -> None:
-        async def streamed(exchange: Exchange) -> None:
-            await pieces(sent(chunk("Paris"), chunk("", "stop"), done=False))(exchange)
-
-        async with before(streamed, streamed) as made:
-            scored = await made.http.post("/score", json={"prompt": "?", "deadline_ms": 30_000})
-        assert (scored.status_code, scored.json()["num_samples"]) == (200, 5)
-
-    async def test_choices_without_index_and_reason_are_requested_one_by_one(self) -> None:
-        async def streamed(exchange: Exchange) -> None:
-            await pieces(sent(*(chunk(word) for word in ["Pa", "ris"] * exchange.body["n"])))(exchange)
-
-        async with before(streamed, streamed) as made:
-            body = {"prompt": "?", "deadline_ms": 30_000, "return": ["samples"]}
-            scored = await made.http.post("/score", json=body)
+    @pytest.mark.parametrize("name", STREAMS)
+    async def test_samples_are_read_from_streams_of_other_servers(self, name: str) -> None:
+        async with before(STREAMS[name], STREAMS[name]) as made:
+            scored = await made.score(deadline_ms=30_000, **{"return": ["samples"]})
         assert scored.json()["samples"] == ["Paris"] * 5
 
     @pytest.mark.parametrize("mixed", [True, False])
     async def test_choices_without_own_index_are_requested_one_by_one(self, mixed: bool) -> None:
-        words = [("Pa", None), ("ris", None), ("", "stop")]
-
-        async def streamed(exchange: Exchange) -> None:
-            number = exchange.body["n"]
-            order = [word for word in words for _ in range(number)] if mixed else words * number
-            await pieces(sent(*(chunk(*word) for word in order)))(exchange)
-
-        async with before(streamed, streamed) as made:
+        words = [chunk("Pa"), chunk("ris"), chunk("", "stop")]
+        server = streamed(lambda n: [word for word in words for _ in range(n)] if mixed else words * n)
+        async with before(server, server) as made:
             for _ in range(2):
-                scored = await made.http.post(
-                    "/score", json={"prompt": "?", "deadline_ms": 30_000, "return": ["samples"]}
-                )
+                scored = await made.score(deadline_ms=30_000, **{"return": ["samples"]})
                 assert scored.json()["samples"] == ["Paris"] * 5
         assert sum(body["n"] > 1 for body in made.server.bodies) == 1, "it is remembered"
 
@@ -134,25 +121,16 @@ class TestErrorsInStreams:
         ],
     )
     async def test_final_event_that_is_not_a_chunk_is_an_error(self, error: Any) -> None:
-        body = sent(chunk("The capital of"), error)
-
-        async def streamed(exchange: Exchange) -> None:
-            await pieces(body)(exchange)
-
-        async with before(streamed, streamed) as made:
+        server = pieces(sent(chunk("The capital of"), error))
+        async with before(server, server) as made:
             response = await made.ask(stream=True)
             chat = await made.scored(response.headers["x-score-id"], "not_scored")
-            drawn = await made.http.post("/score", json={"prompt": "?", "deadline_ms": 30_000})
+            drawn = await made.score(deadline_ms=30_000)
         assert chat["warning"]["code"] == "no_answer"
         assert drawn.status_code == 502
 
     async def test_byte_order_mark_is_ignored(self) -> None:
-        body = b"\xef\xbb\xbf" + sent(chunk("Paris"), chunk("", "stop"))
-
-        async def streamed(exchange: Exchange) -> None:
-            await pieces(body)(exchange)
-
-        async with before(streamed, answers("Paris")) as made:
+        async with before(pieces(b"\xef\xbb\xbf" + PARIS)) as made:
             response = await made.ask(stream=True)
             score = await made.scored(response.headers["x-score-id"])
         assert response.content.startswith(b"\xef\xbb\xbf"), "it goes on as it came"
@@ -169,7 +147,7 @@ class TestErrorsInStreams:
     )
     async def test_an_error_with_status_200_is_read_as_that_error(self, error: Any, code: int) -> None:
         async with before(status(200, error), status(200, error)) as made:
-            scored = await made.http.post("/score", json={"prompt": "?"})
+            scored = await made.score()
         problem = scored.json()
         assert (scored.status_code, problem["code"], problem["llm_status"]) == (502, "llm_error", code)
         assert "Provider returned error" in problem["llm_message"]
@@ -177,8 +155,7 @@ class TestErrorsInStreams:
     async def test_outage_with_status_200_is_retried(self) -> None:
         async with before(answers("Paris")) as made:
             made.server.play(status(200, {"error": {"message": "overloaded", "code": 503}}))
-            scored = await made.http.post("/score", json={"prompt": "?"})
-        assert scored.status_code == 200
+            assert (await made.score()).status_code == 200
 
 
 @pytest.mark.parametrize("media_type", ["", "text/plain", "application/json"])
@@ -191,20 +168,10 @@ async def test_unstreamed_answer_to_a_stream_request_is_scored(media_type: str) 
         await exchange.writer.drain()
 
     async with before(whole, whole) as made:
-        scored = await made.http.post("/score", json={"prompt": "?", "deadline_ms": 30_000})
+        scored = await made.score(deadline_ms=30_000)
         chat = await made.ask(stream=True)
     assert scored.status_code == 200, scored.text
     assert chat.json()["uncertainty"]["status"] == "scored"
-
-
-@pytest.mark.parametrize("media_type", ["application/json", "application/octet-stream"])
-async def test_samples_are_read_from_a_stream_of_any_media_type(media_type: str) -> None:
-    async def streamed(exchange: Exchange) -> None:
-        await pieces(sent(chunk("Paris"), chunk("", "stop")), media_type=media_type)(exchange)
-
-    async with before(streamed, streamed) as made:
-        scored = await made.http.post("/score", json={"prompt": "?", "deadline_ms": 30_000})
-    assert scored.status_code == 200, scored.text
 
 
 @pytest.mark.parametrize(
@@ -243,15 +210,9 @@ class TestOddParts:
         ids=str,
     )
     async def test_logprobs_in_another_format_are_ignored(self, logprobs: Any) -> None:
-        message = {"role": "assistant", "content": "Paris"}
-        choice = {"index": 0, "message": message, "logprobs": logprobs, "finish_reason": "stop"}
-
-        async def drawn(exchange: Exchange) -> None:
-            choices = [choice | {"index": i} for i in range(exchange.body.get("n", 1))]
-            await exchange.send(200, {"model": MODEL, "choices": choices})
-
+        drawn = choosing(content="Paris", logprobs=logprobs)
         async with before(drawn, drawn) as made:
-            scored = await made.http.post("/score", json={"prompt": "?"})
+            scored = await made.score()
             chat = await made.ask()
         assert (scored.status_code, scored.json()["evidence"]) == (200, None)
         assert chat.json()["uncertainty"]["status"] == "scored"
@@ -265,109 +226,70 @@ class TestOddParts:
             "is",
         ]
 
-        async def drawn(exchange: Exchange) -> None:
-            message = {"role": "assistant", "content": parts}
-            choices = [
-                {"index": i, "message": message, "finish_reason": "stop"}
-                for i in range(exchange.body.get("n", 1))
-            ]
-            await exchange.send(200, {"model": MODEL, "choices": choices})
-
+        drawn = choosing(content=parts)
         async with before(drawn, drawn) as made:
-            scored = await made.http.post("/score", json={"prompt": "?"})
+            scored = await made.score()
             chat = await made.ask()
         assert scored.json()["answer"] == "Paris"
         assert chat.json()["uncertainty"]["candidate"]["probability"] > 0.9
 
 
-def with_tokens(content: str, *tokens: tuple[str, float], finish: str = "stop") -> Behaviour:
-    """Answer with these log-probabilities, by chat or by completion."""
-
-    async def behave(exchange: Exchange) -> None:
-        entries = [{"token": token, "logprob": value} for token, value in tokens]
-        choices = [
-            {
-                "index": index,
-                "message": {"role": "assistant", "content": content},
-                "finish_reason": finish,
-                "logprobs": {"content": entries},
-            }
-            for index in range(exchange.body.get("n") or 1)
-        ]
-        await exchange.send(200, {"model": MODEL, "choices": choices})
-
-    return behave
+def with_tokens(content: str, *tokens: tuple[str, float]) -> Behaviour:
+    entries = [{"token": token, "logprob": value} for token, value in tokens]
+    return choosing(content=content, logprobs={"content": entries})
 
 
 class TestLogProbabilitiesOfAnotherText:
     @pytest.mark.parametrize(
-        "tokens",
+        ("text", "tokens"),
         [
-            [("Hmm", -3.0), (", France.", -2.0), ("Paris", -0.1), (".", -0.1)],
-            [("Paris", -0.1), (".", -0.1), ("Paris", -0.1), (".", -0.1)],
-            [("Lyon", -0.1), (".", -0.1)],
-            [("Par", -0.1)],
-            [("Paris", -0.1), (".", -0.1), (" Lyon is another town, and Nice is, too", -9.0)],
+            ("Paris.", [("Hmm", -3.0), (", France.", -2.0), ("Paris", -0.1), (".", -0.1)]),
+            ("Paris.", [("Paris", -0.1), (".", -0.1), ("Paris", -0.1), (".", -0.1)]),
+            ("Paris.", [("Lyon", -0.1), (".", -0.1)]),
+            ("Paris.", [("Par", -0.1)]),
+            ("Paris.", [("Paris", -0.1), (".", -0.1), (" Lyon is another town, and Nice is, too", -9.0)]),
+            ("\u041f\u0430\u0440\u0438\u0436", [("\u041b\u0438\u043e\u043d", -0.1)]),
+            ("\u5317\u4eac", [("\u4e0a\u6d77", -0.1)]),
         ],
-        ids=["reasoning", "doubled", "other", "begin", "more"],
+        ids=["reasoning", "doubled", "other", "begin", "more", "Russian", "Chinese"],
     )
-    async def test_tokens_of_another_text_are_not_evidence(self, tokens: list[tuple[str, float]]) -> None:
-        server = with_tokens("Paris.", *tokens)
+    async def test_tokens_of_another_text_are_not_evidence(
+        self, text: str, tokens: list[tuple[str, float]]
+    ) -> None:
+        server = with_tokens(text, *tokens)
         async with before(server, server) as made:
-            scored = (await made.http.post("/score", json={"prompt": "?"})).json()
+            scored = (await made.score()).json()
             chat = (await made.ask(eigencal={"effort": "none"})).json()["uncertainty"]
         assert scored["evidence"] is None
         assert "logprobs_of_other_text" in [warning["code"] for warning in scored["warnings"]]
         assert (chat["status"], chat["warning"]["code"]) == ("not_scored", "logprobs_of_other_text")
 
     @pytest.mark.parametrize(
-        ("text", "other"),
-        [("\u041f\u0430\u0440\u0438\u0436", "\u041b\u0438\u043e\u043d"), ("\u5317\u4eac", "\u4e0a\u6d77")],
-        ids=["Russian", "Chinese"],
-    )
-    async def test_other_text_is_detected_in_other_scripts(self, text: str, other: str) -> None:
-        server = with_tokens(text, (other, -0.1))
-        async with before(server, server) as made:
-            scored = (await made.http.post("/score", json={"prompt": "?"})).json()
-        assert scored["evidence"] is None
-
-    @pytest.mark.parametrize(
         ("text", "tokens"),
         [
-            ("Paris.", ["Paris", ".", "<|im_end|>"]),
-            ("Paris.", ["\u0120Paris", ".", "</s>"]),
-            ("Paris.", ["Paris", ".", "\n", "Q", ":"]),
-            ("\u5317\u4eac", ["\u00e5\u012e\u0139", "\u00e4\u00ba\u00ac"]),
-            ("Mus\u00e9e d'Orsay", ["Mus", "\u00c3\u00a9", "e", " d'", "Orsay"]),
-            ("<b>Paris</b>", ["<", "b", ">", "Paris", "</", "b", ">", ""]),
-            ("Paris.", ["", ""]),
-            ("Paris.", ["token_id:3681", "token_id:13"]),
-            ("\u5317\u4eac", ["\u5317", "\u4eac", "<|im_end|>"]),
-            ("\u5317\u9f98 1", ["\u5317", "\ufffd", "\ufffd", " ", "1"]),
-            ("\u5317\u4eac", ["bytes:\\xe5\\x8c", "bytes:\\x97", "\u4eac"]),
-            ("\u5317", ["<0xE5>", "<0x8C>", "<0x97>"]),
-            ("\u041f\u0430\u0440\u0438\u0436 2024", ["\u00d0\u0141\u00d0\u00b0\u00d1\u0122", "\u01202024"]),
-        ],
-        ids=[
-            "end",
-            "vocabulary",
-            "stop string",
-            "Chinese",
-            "accent",
-            "markup",
-            "no texts",
-            "ids",
-            "Chinese as text",
-            "parts of a character",
-            "escaped bytes",
-            "byte tokens",
-            "Russian in bytes",
+            pytest.param("Paris.", ["Paris", ".", "<|im_end|>"], id="end"),
+            pytest.param("Paris.", ["\u0120Paris", ".", "</s>"], id="vocabulary"),
+            pytest.param("Paris.", ["Paris", ".", "\n", "Q", ":"], id="stop string"),
+            pytest.param("\u5317\u4eac", ["\u00e5\u012e\u0139", "\u00e4\u00ba\u00ac"], id="Chinese"),
+            pytest.param("Mus\u00e9e d'Orsay", ["Mus", "\u00c3\u00a9", "e", " d'", "Orsay"], id="accent"),
+            pytest.param("<b>Paris</b>", ["<", "b", ">", "Paris", "</", "b", ">", ""], id="markup"),
+            pytest.param("Paris.", ["", ""], id="no texts"),
+            pytest.param("Paris.", ["token_id:3681", "token_id:13"], id="ids"),
+            pytest.param("\u5317\u4eac", ["\u5317", "\u4eac", "<|im_end|>"], id="Chinese as text"),
+            pytest.param("\u5317\u9f98 1", ["\u5317", "\ufffd", "\ufffd", " ", "1"], id="character parts"),
+            pytest.param("\u5317\u4eac", ["bytes:\\xe5\\x8c", "bytes:\\x97", "\u4eac"], id="escaped bytes"),
+            pytest.param("\u5317", ["<0xE5>", "<0x8C>", "<0x97>"], id="byte tokens"),
+            pytest.param(
+                "\u041f\u0430\u0440\u0438\u0436 2024",
+                ["\u00d0\u0141\u00d0\u00b0\u00d1\u0122", "\u01202024"],
+                id="Russian in bytes",
+            ),
         ],
     )
     async def test_tokens_in_server_specific_formats_are_evidence(self, text: str, tokens: list[str]) -> None:
         server = with_tokens(text, *((token, -0.1) for token in tokens))
         async with before(server, server) as made:
-            scored = (await made.http.post("/score", json={"prompt": "?"})).json()
+            scored = (await made.score()).json()
         assert scored["evidence"]["mean_logprob"] == pytest.approx(-0.1 * len(tokens))
 
     async def test_alternatives_are_requested_if_logprobs_need_them(self) -> None:
@@ -376,15 +298,13 @@ class TestLogProbabilitiesOfAnotherText:
             await (with_tokens("Paris", ("Paris", -0.1)) if with_them else answers("Paris"))(exchange)
 
         async with before(behave, behave) as made:
-            evidence = [
-                (await made.http.post("/score", json={"prompt": "?"})).json()["evidence"] for _ in range(3)
-            ]
+            evidence = [(await made.score()).json()["evidence"] for _ in range(3)]
         assert [item is not None for item in evidence] == [False, True, True]
 
     async def test_server_without_logprobs_is_asked_only_twice(self) -> None:
-        async with before(answers("Paris"), answers("Paris")) as made:
+        async with before(answers("Paris")) as made:
             for _ in range(4):
-                await made.http.post("/score", json={"prompt": "?"})
+                await made.score()
         assert [bool(body.get("logprobs")) for body in made.server.bodies] == [True, True, False, False]
 
 
@@ -420,11 +340,8 @@ class TestContextsThatAreFull:
 class TestHistories:
     @pytest.mark.parametrize("mode", ["off", "async", "on"])
     async def test_scores_of_earlier_turns_are_not_forwarded(self, mode: str) -> None:
-        earlier = {
-            "role": "assistant",
-            "content": "Paris.",
-            "uncertainty": {"id": "scr_1", "status": "scored"},
-        }
+        score = {"id": "scr_1", "status": "scored"}
+        earlier = {"role": "assistant", "content": "Paris.", "uncertainty": score}
         user = {"role": "user", "content": 'And "uncertainty"?', "uncertainty": 1}
         async with before(answers("Lyon")) as made:
             response = await made.ask(mode, messages=[*QUESTION["messages"], earlier, user])
@@ -450,19 +367,9 @@ class TestHistories:
     async def test_empty_fields_do_not_prevent_a_matching_calibration(
         self, says_nothing: dict[str, Any]
     ) -> None:
-        turns = [
-            *QUESTION["messages"],
-            {
-                "role": "assistant",
-                "content": "Paris",
-                "tool_calls": [],
-                "annotations": [],
-                "reasoning_content": "",
-                "refusal": None,
-                "provider_specific_fields": {"refusal": None},
-            },
-            *QUESTION["messages"],
-        ]
+        no_value = {"tool_calls": [], "annotations": [], "reasoning_content": "", "refusal": None}
+        own = {"role": "assistant", "content": "Paris", "provider_specific_fields": {"refusal": None}}
+        turns = [*QUESTION["messages"], own | no_value, *QUESTION["messages"]]
         plain = [{name: turn[name] for name in ("role", "content")} for turn in turns]
         async with before(answers("Paris")) as made:
             kinds = []
@@ -502,7 +409,7 @@ class TestRefusedParameters:
         server = refusing(lambda body: message if body.get("n", 1) > 1 else None, code)
         async with before(server, server) as made:
             for _ in range(2):
-                scored = await made.http.post("/score", json={"prompt": "?"})
+                scored = await made.score()
                 assert (scored.status_code, scored.json()["num_samples"]) == (200, 5), scored.text
         refused = [body for body in made.server.bodies if body["n"] > 1]
         assert len(refused) == 1, "it is remembered"
@@ -520,22 +427,21 @@ class TestRefusedParameters:
             await (status(400, error) if refused else answers("Paris"))(exchange)
 
         async with before(behave, behave) as made:
-            scored = await made.http.post("/score", json={"prompt": "?"})
+            scored = await made.score()
         assert (scored.status_code, scored.json().get("num_samples")) == (200, 5), scored.text
 
     async def test_logprobs_refused_by_their_long_name(self) -> None:
         message = "Log probabilities are not available for this model."
         server = refusing(lambda body: message if "logprobs" in body else None)
         async with before(server, server) as made:
-            scored = await made.http.post("/score", json={"prompt": "?"})
-        assert scored.status_code == 200, scored.text
+            assert (await made.score()).status_code == 200
 
     async def test_top_p_without_effect_is_not_sent(self) -> None:
         message = "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
         server = refusing(lambda body: message if "top_p" in body else None)
         async with before(server, server) as made:
-            scored = await made.http.post("/score", json={"prompt": "?"})
-            response = await made.http.post("/score", json={"prompt": "?", "sampling": {"top_p": 0.5}})
+            scored = await made.score()
+            response = await made.score(sampling={"top_p": 0.5})
         assert scored.status_code == 200
         assert response.json()["code"] == "llm_error", "a top_p with an effect is not left out silently"
 
@@ -552,7 +458,7 @@ class TestRefusedParameters:
         message = words.format(name=name, other=other)
         server = refusing(lambda body: message if other in body else None)
         async with before(server, server) as made:
-            scored = await made.http.post("/score", json={"prompt": "?"})
+            scored = await made.score()
             chat = await made.ask(**{name: 256})
         assert scored.status_code == 200, scored.text
         assert chat.json()["uncertainty"]["status"] == "scored"
@@ -575,16 +481,13 @@ class TestPermanentRefusals:
             (NO_CREDIT, "check your plan"),
             ({"error": {"message": "Your account is not active.", "code": "billing_not_active"}}, "active"),
             ({"error": {"message": "Your credit balance is too low."}}, "too low"),
-            (
-                {"error": {"code": "1113", "message": "\u5df2\u6b20\u8d39"}},
-                "\u6b20\u8d39",
-            ),
+            ({"error": {"code": "1113", "message": "\u5df2\u6b20\u8d39"}}, "\u6b20\u8d39"),
         ],
         ids=["OpenAI", "inactive", "balance", "Chinese"],
     )
     async def test_a_score_is_not_retried_without_credit(self, error: Any, words: str) -> None:
         async with before(answers("Paris"), status(429, error)) as made:
-            scored = await made.http.post("/score", json={"prompt": "?"})
+            scored = await made.score()
         problem = scored.json()
         assert (scored.status_code, problem["code"], problem["retryable"]) == (502, "llm_error", False)
         assert words in problem["llm_message"]
@@ -595,10 +498,7 @@ class TestPermanentRefusals:
             llm = HttpLanguageModel(server.url, model=MODEL)
             async with replica_app(tmp_path, llm=llm, llm_url=server.url) as http:
                 rows = [{"prompt": f"question {i}", "reference": "Paris"} for i in range(12)]
-                posted = await http.post("/calibrate", json={"examples": rows})
-                async with asyncio.timeout(120):
-                    await http.get(f"/jobs/{posted.json()['id']}/events")
-                job = (await http.get(f"/jobs/{posted.json()['id']}")).json()
+                job = await ended(http, await http.post("/calibrate", json={"examples": rows}))
         assert (job["state"], job["error"]["code"]) == ("failed", "llm_error")
         assert "check your plan" in job["error"]["detail"]
 

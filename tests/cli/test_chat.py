@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,14 @@ from tests.support.services import asked
 from tests.support.sqlite_store import SqliteStore
 
 UNCERTAINTY = ("[P(right) 0.", "[share of the meaning ")
+
+
+@contextmanager
+def own_service(folder: Path, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Iterator[Here]:
+    """Return the command with a service that has these settings."""
+    parts = {"llm": None, "embedder": FakeEmbedder(16), "store": SqliteStore()}
+    with serving_app(folder, **parts, **settings) as url:
+        yield in_process(folder, url, monkeypatch)
 
 
 def test_each_answer_is_shown_with_its_uncertainty(here: Here, llm: OpenAIServer) -> None:
@@ -55,11 +64,10 @@ def test_doubtful_claims_are_listed_below_the_answer(tmp_path: Path, monkeypatch
     scripted = draws_and(
         answers("It is old. The tower is 330 m high."), answers("The tower is new. It is old.")
     )
-    parts = {"llm": None, "embedder": FakeEmbedder(16), "store": SqliteStore()}
     with serving_in_thread(OpenAIServer(default=scripted)) as llm:
         settings = {"llm_url": llm.url, "num_samples": 3, "claims_from_characters": 9}
-        with serving_app(tmp_path, **parts, **settings) as url:
-            done = in_process(tmp_path, url, monkeypatch)("chat", stdin="How high?\n")
+        with own_service(tmp_path, monkeypatch, **settings) as here:
+            done = here("chat", stdin="How high?\n")
     assert done.code == 0, done.err
     answer, figures, claim, support = done.out.splitlines()
     assert answer == "It is old. The tower is 330 m high." and figures.startswith(UNCERTAINTY)
@@ -75,15 +83,12 @@ def test_failed_turn_is_reported_and_dropped(here: Here) -> None:
 def test_pending_score_is_awaited(llm: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Answers are returned before their scores.
     settings = {"chat_mode": "async", "llm_url": llm.url, "num_samples": 5}
-    parts = {"llm": None, "embedder": FakeEmbedder(16), "store": SqliteStore()}
-    with serving_app(tmp_path, **parts, **settings) as url:
-        done = in_process(tmp_path, url, monkeypatch)("chat", stdin="question 1\nquestion 2\n")
+    with own_service(tmp_path, monkeypatch, **settings) as here:
+        done = here("chat", stdin="question 1\nquestion 2\n")
     assert done.code == 0, done.err
-    lines = done.out.splitlines()[1::2]
-    assert len(lines) == 2
-    assert all(
-        line.startswith(UNCERTAINTY) and line.endswith("by the default calibration]") for line in lines
-    )
+    first, second = done.out.splitlines()[1::2]
+    for line in (first, second):
+        assert line.startswith(UNCERTAINTY) and line.endswith("by the default calibration]")
     assert done.err.startswith("note: ") and "calibrat" in done.err
     assert done.err.count("\n") == 2, "each note is told once"
 
@@ -100,10 +105,9 @@ def by_responses(
     async def behave(exchange: Exchange) -> None:
         await (own if exchange.path == "/v1/responses" else answers("Paris"))(exchange)
 
-    parts = {"llm": None, "embedder": FakeEmbedder(16), "store": SqliteStore()}
     with serving_in_thread(OpenAIServer(default=behave)) as llm:
-        with serving_app(folder, **parts, llm_url=llm.url, num_samples=3) as url:
-            yield in_process(folder, url, monkeypatch), llm
+        with own_service(folder, monkeypatch, llm_url=llm.url, num_samples=3) as here:
+            yield here, llm
 
 
 def test_responses_are_streamed_with_the_conversation(

@@ -69,7 +69,7 @@ def test_first_key_of_a_scope_needs_yes(run: Here, scope: str) -> None:
     done = run(*create)
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert f"first key of scope {scope}" in done.err and "--yes" in done.err
-    assert "Keys made while it runs" in done.err
+    assert "Keys made at runtime" in done.err
     assert run("score", "?").code == 0, "nothing was closed"
     assert run("keys", "list", "--json").json == []
     made = run(*create, "--yes", "--json").json

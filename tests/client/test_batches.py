@@ -9,7 +9,7 @@ import httpx2 as httpx
 import pytest
 
 import eigencal
-from tests.client.script import QUICK, Script, ok, problem
+from tests.client.script import QUICK, Script, ok
 from tests.support.both_clients import Driver
 from tests.support.fakes import FakeLLM
 from tests.support.openai_server import OpenAIServer, hang, pieces, serving_in_thread
@@ -64,16 +64,6 @@ def test_long_items_are_split_into_requests_within_the_limits(
     assert sizes == [2, 2, 1]
 
 
-def test_item_fields_override_common_options(drive: Driver, url: str) -> None:
-    items = ["first", {"prompt": "second", "num_samples": 4, "return_": ["samples"]}]
-    with drive(url) as client:
-        lines = client.score_batch(items, num_samples=3, return_=["spectrum"])
-        results = {item.index: item.unwrap() for item in lines}
-    assert (results[0].num_samples, results[1].num_samples) == (3, 4)
-    assert results[0].spectrum is not None and results[0].samples is None
-    assert results[1].spectrum is None and results[1].samples is not None
-
-
 def test_lines_are_split_at_newlines_only(drive: Driver) -> None:
     """httpx also splits lines at these characters, which JSON allows in strings."""
     text = "a\u2028b\u2029c\x85d"
@@ -108,16 +98,6 @@ def test_repeatedly_broken_connection_is_given_up(drive: Driver) -> None:
         with pytest.raises(eigencal.InvalidSetupError):
             list(client.score_batch("one text"))
     assert len(script.seen) == 3
-
-
-def test_refused_batch_raises_and_stops_sending(drive: Driver, fours: None) -> None:
-    script = Script(ok(b"".join(map(line, range(4)))), problem(401, "bad_key", retryable=False))
-    with drive("http://host", answer=script) as client:
-        lines = client.score_batch(map(str, range(9)))
-        assert sorted(item.index for item in itertools.islice(lines, 4)) == [0, 1, 2, 3]
-        with pytest.raises(eigencal.AuthenticationError):
-            next(lines)
-    assert sent(script) == [list("0123"), list("4567")]
 
 
 def test_items_are_consumed_lazily(drive: Driver, fours: None) -> None:

@@ -8,24 +8,11 @@ import httpx2 as httpx
 import pytest
 
 import eigencal
-from eigencal import APIConnectionError, APIStatusError, EigencalError, ServerError, UnexpectedResponseError
-from service.api.errors import STATUS, problem_body
+from eigencal import APIConnectionError, EigencalError, ServerError, UnexpectedResponseError
 from tests.support.both_clients import Driver
 from tests.support.fakes import FakeLLM
 
 Answer = Callable[[httpx.Request], httpx.Response]
-BY_STATUS = {
-    400: eigencal.BadRequestError,
-    401: eigencal.AuthenticationError,
-    403: eigencal.PermissionDeniedError,
-    404: eigencal.NotFoundError,
-    409: eigencal.ConflictError,
-    413: APIStatusError,
-    422: eigencal.UnprocessableEntityError,
-    429: eigencal.RateLimitError,
-    503: ServerError,
-    507: ServerError,
-}
 
 
 def answering(status: int, **content: Any) -> Answer:
@@ -38,32 +25,6 @@ def raised(drive: Driver, answer: Answer) -> EigencalError:
             client.score("What?")
     assert "secret" not in str(caught.value) + repr(caught.value)
     return caught.value
-
-
-@pytest.mark.parametrize(("status", "kind"), BY_STATUS.items())
-def test_class_follows_the_status_and_code_is_the_services(
-    drive: Driver, status: int, kind: type[EigencalError]
-) -> None:
-    body = {"code": "of_tomorrow", "detail": "so", "retryable": True}
-    error = raised(drive, answering(status, json=body, headers={"retry-after": "7"}))
-    assert type(error) is kind
-    assert (error.code, error.detail, error.status) == ("of_tomorrow", "so", status)
-    assert (error.retryable, error.retry_after_s) == (True, 7.0)
-
-
-def test_error_has_all_fields_of_the_problem(drive: Driver) -> None:
-    items = [{"loc": ["body", "prompt"], "msg": "is empty"}]
-    body = problem_body(
-        "invalid_request", "prompt: is empty", retryable=False, request_id="req_1", errors=items, total_bad=7
-    )
-    error = raised(drive, answering(422, json=body))
-    assert (error.request_id, error.errors) == ("req_1", tuple(items))
-    assert error.problem["total_bad"] == 7
-    assert str(error) == "invalid_request: prompt: is empty (request req_1)"
-
-
-def test_every_status_of_the_service_has_a_class() -> None:
-    assert {status for status in STATUS.values() if status < 500} - BY_STATUS.keys() <= {405, 408, 415, 431}
 
 
 def test_the_page_of_a_proxy_is_a_clear_error(drive: Driver) -> None:
@@ -93,16 +54,6 @@ def test_successful_response_of_another_service_is_an_error(drive: Driver, body:
     error = raised(drive, answering(200, content=body))
     assert isinstance(error, UnexpectedResponseError)
     assert "POST /score" in str(error)
-
-
-def test_errors_of_the_drop_in_have_their_code(drive: Driver) -> None:
-    body = {"error": {"message": "full", "type": "server_error", "param": None, "code": "overloaded"}}
-    answer = answering(503, json=body, headers={"retry-after": "7"})
-    with drive("http://host", answer=answer, retries=0) as client:
-        with pytest.raises(ServerError) as caught:
-            client.chat([{"role": "user", "content": "Hi"}])
-    error = caught.value
-    assert (error.code, error.detail, error.retry_after_s) == ("overloaded", "full", 7.0)
 
 
 def test_connection_error_does_not_show_the_password_of_the_url(drive: Driver) -> None:

@@ -57,14 +57,6 @@ def test_retried_upload_is_complete_and_has_the_same_key(drive: Driver, dev: Any
         assert b"method" not in request.content and b'name="file"; filename=' in request.content
 
 
-@pytest.mark.parametrize("bad", ["nowhere.jsonl", [7], [{"prompt": "\ud800"}], [{"prompt": {1}}]])
-def test_unreadable_data_are_not_sent(drive: Driver, bad: Any) -> None:
-    script = Script(ACCEPTED)
-    with drive("http://host", answer=script) as client, pytest.raises(eigencal.InvalidSetupError):
-        client.calibrate(bad)
-    assert script.seen == []
-
-
 # Waiting
 
 

@@ -1,15 +1,12 @@
 """The public surface of the package: exact names, equal clients, and no exposed key."""
 
 import inspect
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import eigencal
 from eigencal import AsyncClient, Client
-
-SOURCE = Path(eigencal.__file__).parent
 
 
 def test_all_exported_names_exist() -> None:

@@ -11,7 +11,7 @@ import yaml
 
 from benchmarks.processes import free_port, running, wait_for
 from tests.clients.environments import BIN, LITELLM, LITELLM_KEY, LLM_KEY, PATIENCE_S, SCORE_KEY, printed
-from tests.clients.recipes import blocks, filled_in
+from tests.clients.recipes import BLOCKS, filled_in
 from tests.clients.upstream import upstream
 from tests.support.openai_server import MODEL, OpenAIServer, serving_in_thread
 from tests.support.services import Service, service
@@ -64,7 +64,7 @@ def proxy(server: OpenAIServer, ours: str, tmp_path_factory: pytest.TempPathFact
 
     `direct` is the server's model, `ours` the same through our service.
     """
-    config = yaml.safe_load(filled_in(blocks("litellm.md")["gateway.yaml"], ours))
+    config = yaml.safe_load(filled_in(BLOCKS["gateway.yaml"], ours))
     config["model_list"] += [
         behind("direct", server.url, LLM_KEY),
         behind("ours", f"{ours}/v1", SCORE_KEY),

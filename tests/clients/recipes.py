@@ -1,4 +1,4 @@
-"""The code of docs/recipes, as it stands on the pages: a block's name follows its language."""
+"""The code of docs/recipes, as on the pages. The name of a block follows its language."""
 
 import re
 from pathlib import Path
@@ -11,12 +11,15 @@ PAGES = ROOT / "docs" / "recipes"
 BLOCK = re.compile(r"^```\w+ (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def blocks(page: str) -> dict[str, str]:
-    """Return the named blocks of code of a page, by name."""
-    found = BLOCK.findall((PAGES / page).read_text(encoding="utf-8"))
+def blocks() -> dict[str, str]:
+    """Return the named blocks of code of all recipes, by name."""
+    found = [block for page in sorted(PAGES.glob("*.md")) for block in BLOCK.findall(page.read_text("utf-8"))]
     named = dict(found)
-    assert len(named) == len(found), f"{page}: two blocks of one name"
+    assert len(named) == len(found), "two blocks have the same name"
     return named
+
+
+BLOCKS = blocks()
 
 
 def filled_in(code: str, service: str, model: str = MODEL) -> str:
@@ -27,10 +30,10 @@ def filled_in(code: str, service: str, model: str = MODEL) -> str:
     return code
 
 
-def script(page: str, name: str, service: str, folder: Path) -> Path:
+def script(name: str, service: str, folder: Path) -> Path:
     """Write a block where its client can run. Node looks for packages in the script's folder and above."""
     path = folder / name
-    path.write_text(filled_in(blocks(page)[name], service), encoding="utf-8")
+    path.write_text(filled_in(BLOCKS[name], service), encoding="utf-8")
     if path.suffix == ".mjs" and not (packages := folder / "node_modules").exists():
         packages.symlink_to(HERE / "node" / "node_modules")
     return path

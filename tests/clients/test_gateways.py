@@ -10,7 +10,7 @@ import httpx2 as httpx
 import pytest
 
 from tests.clients.environments import SCORE_KEY, outcome
-from tests.clients.recipes import blocks, script
+from tests.clients.recipes import BLOCKS, script
 from tests.support.services import Service
 
 pytestmark = pytest.mark.clients
@@ -68,7 +68,7 @@ def test_without_a_calibration_the_router_gets_a_failure(ours: str) -> None:
 
 def test_the_routers_page(deciding: Service, tmp_path: Path) -> None:
     url = str(deciding.http.base_url).rstrip("/")
-    done = outcome(script("semantic-router.md", "verify.py", url, tmp_path))
+    done = outcome(script("verify.py", url, tmp_path))
     assert done.returncode == 0, done.stderr
     Router(url).check(json.loads(done.stdout))
-    assert "verifier_server_url: http://127.0.0.1:8000" in blocks("semantic-router.md")["confidence.yaml"]
+    assert "verifier_server_url: http://127.0.0.1:8000" in BLOCKS["confidence.yaml"]

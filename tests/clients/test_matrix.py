@@ -132,8 +132,12 @@ def test_the_callers_key_stays_with_us(told: Both, server: OpenAIServer) -> None
 def table() -> dict[tuple[str, str], tuple[str, str]]:
     """Return version and ways of each client and call, as the page has them."""
     lines = (PAGES / "README.md").read_text(encoding="utf-8").splitlines()
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
-    return {(row[0], row[1]): (row[2], row[3]) for row in rows if len(row) == 4 and row[1].startswith("`")}
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
+    return {
+        (client, call): (version, seen)
+        for client, version, calls in rows[2:]
+        for call, seen in (entry.split(": ") for entry in calls.split("; "))
+    }
 
 
 def ways(told: dict[str, Any], case: str) -> str:

@@ -1,4 +1,4 @@
-"""The code of each page of docs/recipes runs as the page says."""
+"""The code of docs/recipes runs as the pages say."""
 
 import copy
 import gzip
@@ -19,7 +19,7 @@ import httpx2 as httpx
 import pytest
 
 from tests.clients.environments import LITELLM_KEY, SCORE_KEY, outcome
-from tests.clients.recipes import PAGES, blocks, script
+from tests.clients.recipes import BLOCKS, script
 from tests.clients.upstream import DRAWN
 from tests.support.openai_server import MODEL, OpenAIServer
 from tests.support.services import service
@@ -27,56 +27,45 @@ from tests.support.services import service
 pytestmark = pytest.mark.clients
 # The output of each script in addition to the answer. The other scripts have tests of their own below.
 PRINTS = {
-    ("openai-python.md", "ask.py"): ["this answer {'probability': 0.", "calibrated False"],
-    ("openai-python.md", "stream.py"): ["this answer {'probability': 0."],
-    ("openai-python.md", "helper.py"): ["this answer {'probability': 0."],
-    ("openai-python.md", "later.py"): ["this answer {'probability': 0."],
-    ("openai-python.md", "responses.py"): [
+    "ask.py": ["this answer {'probability': 0.", "calibrated False"],
+    "stream.py": ["this answer {'probability': 0."],
+    "later.py": ["this answer {'probability': 0."],
+    "responses.py": ["this answer {'probability': 0."],
+    "agents_ask.py": [
         "this answer {'probability': 0.",
         f"{DRAWN[0]}\nthis answer {{'probability': 0.",
     ],
-    ("agents-sdk.md", "ask.py"): [
+    "ai_sdk_responses.mjs": [
+        "this answer {\n  probability: 0.",
+        f"{DRAWN[0]}\nthis answer {{\n  probability: 0.",
+    ],
+    "ask.mjs": ["this answer {\n  probability: 0."],
+    "stream.mjs": ["this answer {\n  probability: 0."],
+    "ai_sdk_chat.mjs": [
+        "this answer {\n  probability: 0.",
+        f"{DRAWN[0]}\nthis answer {{\n  probability: 0.",
+    ],
+    "langchain_ask.py": ["this answer 0.", f"{DRAWN[0]}\nthis answer {{'probability': 0."],
+    "llama_index_ask.py": [
         "this answer {'probability': 0.",
         f"{DRAWN[0]}\nthis answer {{'probability': 0.",
     ],
-    ("openai-node.md", "responses.mjs"): [
-        "this answer {\n  probability: 0.",
-        f"{DRAWN[0]}\nthis answer {{\n  probability: 0.",
-    ],
-    ("ai-sdk.md", "responses.mjs"): [
-        "this answer {\n  probability: 0.",
-        f"{DRAWN[0]}\nthis answer {{\n  probability: 0.",
-    ],
-    ("langchain.md", "responses.py"): ["this answer 0."],
-    ("openai-node.md", "ask.mjs"): ["this answer {\n  probability: 0."],
-    ("openai-node.md", "stream.mjs"): ["this answer {\n  probability: 0."],
-    ("ai-sdk.md", "ask.mjs"): [
-        "this answer {\n  probability: 0.",
-        f"{DRAWN[0]}\nthis answer {{\n  probability: 0.",
-    ],
-    ("langchain.md", "ask.py"): ["this answer 0.", f"{DRAWN[0]}\nthis answer {{'probability': 0."],
-    ("llama-index.md", "llama_index_ask.py"): [
-        "this answer {'probability': 0.",
-        f"{DRAWN[0]}\nthis answer {{'probability': 0.",
-    ],
-    ("litellm.md", "ask.py"): ["this answer {'probability': 0."],
+    "litellm_ask.py": ["this answer {'probability': 0."],
 }
 QUESTION = {"messages": [{"role": "user", "content": "What is the capital of Germany?"}]}
 
 
-@pytest.mark.parametrize(("page", "name"), PRINTS, ids="/".join)
-def test_a_recipe_prints_the_answer_and_what_is_known_of_it(
-    page: str, name: str, ours: str, tmp_path: Path
-) -> None:
-    done = outcome(script(page, name, ours, tmp_path))
+@pytest.mark.parametrize("name", PRINTS)
+def test_a_recipe_prints_the_answer_and_its_uncertainty(name: str, ours: str, tmp_path: Path) -> None:
+    done = outcome(script(name, ours, tmp_path))
     assert done.returncode == 0, done.stderr
     assert f"{DRAWN[0]}\n" in done.stdout
-    for said in PRINTS[page, name]:
+    for said in PRINTS[name]:
         assert said in done.stdout
 
 
 def test_without_a_calibration_a_decision_is_to_abstain(ours: str, tmp_path: Path) -> None:
-    done = outcome(script("openai-python.md", "decide.py", ours, tmp_path))
+    done = outcome(script("decide.py", ours, tmp_path))
     assert done.stdout == "I am not sure enough to answer this.\ndecision abstain\n", done.stderr
 
 
@@ -111,7 +100,7 @@ def test_langfuse_receives_the_figures_as_scores(ours: str, tmp_path: Path) -> N
     bodies: list[tuple[str, bytes]] = []
     with collector(bodies) as langfuse:
         env = {"LANGFUSE_BASE_URL": langfuse, "LANGFUSE_PUBLIC_KEY": "pk", "LANGFUSE_SECRET_KEY": "sk"}
-        done = outcome(script("langfuse.md", "ask_langfuse.py", ours, tmp_path), env=env)
+        done = outcome(script("ask_langfuse.py", ours, tmp_path), env=env)
     assert done.stdout == f"{DRAWN[0]}\n", done.stderr
     [body] = [json.loads(body) for path, body in bodies if path == "/api/public/scores"]
     assert {score["name"] for score in body} == FIGURES
@@ -126,7 +115,7 @@ def test_phoenix_receives_the_figures_as_annotations(ours: str, tmp_path: Path) 
     bodies: list[tuple[str, bytes]] = []
     with collector(bodies) as phoenix:
         env = {"PHOENIX_COLLECTOR_ENDPOINT": phoenix}
-        done = outcome(script("phoenix.md", "ask_phoenix.py", ours, tmp_path), env=env)
+        done = outcome(script("ask_phoenix.py", ours, tmp_path), env=env)
     assert done.stdout == f"{DRAWN[0]}\n", done.stderr
     [body] = [json.loads(body) for path, body in bodies if path == "/v1/span_annotations"]
     [span] = spans_in(bodies, "/v1/traces")
@@ -170,7 +159,7 @@ def test_the_events_of_a_score_are_below_the_callers_span(
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
         with service(database, server, tmp_path) as made:
             url = str(made.http.base_url).rstrip("/")
-            done = outcome(script("opentelemetry.md", "ask.py", url, tmp_path))
+            done = outcome(script("otel_ask.py", url, tmp_path))
             assert done.stdout == f"{DRAWN[0]}\n", done.stderr
         # The service sends the rest when it stops.
     exported = [ExportLogsServiceRequest.FromString(body) for path, body in bodies if path == "/v1/logs"]
@@ -261,7 +250,7 @@ ASKED = {
 async def test_open_webui_shows_the_confidence_once(
     ours: str, tmp_path: Path, unsure_below: float, sign: str, path: str
 ) -> None:
-    source = blocks("open-webui.md")["filter.py"]
+    source = BLOCKS["filter.py"]
     assert source.startswith('"""\ntitle: ')  # where Open WebUI looks for the description of a function
     (tmp_path / "filter.py").write_text(source)
     ui = OpenWebUI(tmp_path / "filter.py", unsure_below=unsure_below)
@@ -276,7 +265,7 @@ async def test_open_webui_shows_the_confidence_once(
 
 async def test_open_webui_underlines_what_is_doubtful_beside_the_answer(ours: str, tmp_path: Path) -> None:
     path = tmp_path / "filter.py"
-    path.write_text(blocks("open-webui.md")["filter.py"])
+    path.write_text(BLOCKS["filter.py"])
     ui = OpenWebUI(path)
     # Of another text than the answers drawn.
     body = await ui.ask({"model": MODEL, **QUESTION, "stream": True, "temperature": 0})
@@ -311,22 +300,16 @@ def stream_of(url: str, body: dict[str, Any], path: str = "/v1/chat/completions"
     return [json.loads(event) for event in events if event != "[DONE]"]
 
 
-def test_every_page_is_in_the_index() -> None:
-    index = (PAGES / "README.md").read_text(encoding="utf-8")
-    assert [page.name for page in PAGES.glob("*.md") if f"]({page.name}" not in index] == ["README.md"]
-
-
 def test_every_block_has_a_test() -> None:
     """A new recipe is to be added to these tests."""
     with_own_tests = {
-        ("openai-python.md", "decide.py"),
-        ("litellm.md", "gateway.yaml"),
-        ("opentelemetry.md", "ask.py"),
-        ("semantic-router.md", "confidence.yaml"),
-        ("semantic-router.md", "verify.py"),
-        ("langfuse.md", "ask_langfuse.py"),
-        ("phoenix.md", "ask_phoenix.py"),
-        ("open-webui.md", "filter.py"),
+        "decide.py",
+        "gateway.yaml",
+        "otel_ask.py",
+        "confidence.yaml",
+        "verify.py",
+        "ask_langfuse.py",
+        "ask_phoenix.py",
+        "filter.py",
     }
-    there = {(page.name, name) for page in PAGES.glob("*.md") for name in blocks(page.name)}
-    assert there == with_own_tests | set(PRINTS)
+    assert BLOCKS.keys() == with_own_tests | PRINTS.keys()

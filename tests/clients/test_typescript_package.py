@@ -1,7 +1,6 @@
 """The npm package: its files, and the examples of its README in an empty project."""
 
 import json
-import re
 import tarfile
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import pytest
 
 from tests.clients.conftest import labelled
 from tests.clients.environments import SCORE_KEY
-from tests.clients.typescript import DIST, FOLDER, PACKAGES, ROOT, TSC, installed, packed, readme_blocks, run
+from tests.clients.typescript import FOLDER, PACKAGES, ROOT, TSC, installed, packed, readme_blocks, run
 from tests.support.services import Service
 
 pytestmark = pytest.mark.clients
@@ -57,27 +56,6 @@ def test_it_brings_nothing_with_it(elsewhere: Path) -> None:
     assert folders - {".package-lock.json"} == {"eigencal"}
 
 
-def test_its_version_is_in_the_changelog_and_goes_with_the_contract() -> None:
-    version = json.loads((FOLDER / "package.json").read_text())["version"]
-    contract = json.loads((ROOT / "clients" / "openapi.json").read_text())["info"]["version"]
-    assert f"## [{version}]" in (FOLDER / "CHANGELOG.md").read_text()
-    assert version.split(".")[:2] == contract.split(".")[:2]
-
-
-def test_the_readme_installs_what_is_packed(tarball: Path) -> None:
-    readme = (FOLDER / "README.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"eigencal-\S+\.tgz", readme)) == {tarball.name}
-    assert "*.tgz" in (FOLDER / ".gitignore").read_text(encoding="utf-8").splitlines()
-
-
-def test_no_example_puts_in_force_what_may_be_worse() -> None:
-    assert not [name for name, code in readme_blocks().items() if "always" in code]
-
-
-def test_every_example_of_the_readme_is_run() -> None:
-    assert set(readme_blocks()) == {*PRINTS, "page.js"}
-
-
 @pytest.mark.parametrize("name", PRINTS)
 def test_an_example_of_the_readme(name: str, elsewhere: Path, ours: str, deciding: Service) -> None:
     (elsewhere / "dev.jsonl").write_text("\n".join(json.dumps(row) for row in labelled()))
@@ -109,8 +87,3 @@ def test_the_types_find_what_is_wrong(line: str, said: str, elsewhere: Path) -> 
     (elsewhere / "wrong.ts").write_text(code)
     with pytest.raises(AssertionError, match=rf"wrong\.ts\(3,.*{said}"):
         run("node", TSC, *STRICT, *IN_NODE, "--noEmit", "wrong.ts", cwd=elsewhere)
-
-
-def test_the_files_are_modules_without_source_maps() -> None:
-    for path in DIST.iterdir():
-        assert "sourceMappingURL" not in path.read_text(encoding="utf-8")

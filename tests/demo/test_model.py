@@ -75,19 +75,6 @@ def test_logprobs_are_of_the_models_distribution(changes: dict[str, Any]) -> Non
         assert answer[-1].finish_reason == "length" or answer[-1].token == "\n"
 
 
-def test_answers_end_before_the_stop_string() -> None:
-    answers = drawn(50, [0])
-    assert all(answer[-1].finish_reason == "stop" and "\n" not in text(answer) for answer in answers)
-    assert all(token.finish_reason is None for answer in answers for token in answer[:-1])
-    assert len({text(answer) for answer in answers}) > 5
-
-
-def test_end_tokens_and_max_tokens() -> None:
-    assert all(text(answer) == "a" * len(text(answer)) for answer in drawn(20, [0], eos=(1,)))
-    for answer in drawn(20, [2], stop=(), max_tokens=1):
-        assert (text(answer), answer[-1].finish_reason) == ("a", "length")
-
-
 def test_a_piece_waits_while_it_may_begin_a_stop_string() -> None:
     for answer in drawn(30, [0], stop=("aab",), max_tokens=12, eos=(3,)):
         whole = "".join(token.token for token in answer).rstrip("\n")
@@ -110,15 +97,6 @@ def test_the_prompt_is_computed_once_and_ended_answers_leave_the_batch() -> None
     assert widths == sorted(widths, reverse=True)
     assert widths[-1] < 20
     assert all(length == 1 for _, length in network.batches[1:])
-
-
-def test_answers_that_exceed_a_batch_are_drawn_in_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_module, "MAX_BATCH_TOKENS", 2 * 51)
-    network = ToyNetwork()
-    answers = drawn(5, [0], network)
-    assert all(answer[-1].finish_reason for answer in answers)
-    assert max(rows for rows, _ in network.batches) == 2
-    assert len({text(answer) for answer in answers}) > 1
 
 
 def test_a_seed_repeats_the_answers_and_no_seed_leaves_the_global_generator() -> None:

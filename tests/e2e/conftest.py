@@ -10,10 +10,10 @@ from pathlib import Path
 import httpx2 as httpx
 import pytest
 
-from benchmarks.processes import PYTHON, ROOT, free_port, running, wait_for
+from benchmarks.processes import ROOT, free_port, wait_for
 from demo.data import FEW_SHOT
 from demo.model import converted_model
-from tests.support.services import PATIENCE_S, address
+from tests.support.services import ready
 from tests.support.vllm import ENVIRONMENT, VLLM_PYTHON, serve_command
 
 WEIGHTS = ROOT / "data" / "weights"
@@ -91,10 +91,5 @@ def base_environment(vllm: VllmServer) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def service_url(base_environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Run one shared service in a separate process, because its embedder takes long to load."""
-    folder = tmp_path_factory.mktemp("service")
-    log = folder / "service.log"
-    env = {**base_environment, "EIGENCAL_PORT": "0", "EIGENCAL_DATA_DIR": str(folder)}
-    with running([PYTHON, "-m", "service"], env=env, log=log) as process:
-        url = address(process, log)
-        wait_for(f"{url}/readyz", process, PATIENCE_S)
+    with ready(tmp_path_factory.mktemp("service"), base_environment) as url:
         yield url

@@ -42,11 +42,13 @@ def shown(tab: Page, condition: str) -> None:
     tab.until(lambda: bool(tab.evaluate(condition)))
 
 
-def click(tab: Page, text: str) -> None:
-    """Click the first button of the request body with this text."""
-    text_ = f"[...document.querySelectorAll('{BODY} button')].find(b => b.textContent.trim() === '{text}')"
-    shown(tab, f"!!{text_}")
-    tab.evaluate(f"{text_}.click()")
+def clicked(tab: Page, text: str, condition: str) -> None:
+    """Click the first button of the request body with this text until the page satisfies a condition.
+
+    The page redraws the request body after it has resolved the references. An earlier click has no effect.
+    """
+    button = f"[...document.querySelectorAll('{BODY} button')].find(b => b.textContent.trim() === '{text}')"
+    shown(tab, f"{condition} || ({button}?.click(), false)")
 
 
 def test_no_schema_is_shown_as_never(page: Page) -> None:
@@ -57,10 +59,10 @@ def test_no_schema_is_shown_as_never(page: Page) -> None:
 
 def test_fields_of_a_score_request_are_described(page: Page) -> None:
     page.evaluate(f"document.querySelector('{SCORE} .opblock-summary-control').click()")
-    click(page, "Schema")
-    click(page, "Expand all")
-    shown(page, f"document.querySelector('{BODY}').innerText.includes('A question. The service')")
-    text = page.evaluate(f"document.querySelector('{BODY}').innerText")
+    text = f"(document.querySelector('{BODY}')?.innerText ?? '')"
+    clicked(page, "Schema", f"{text}.includes('Expand all')")
+    clicked(page, "Expand all", f"{text}.includes('A question. The service')")
+    text = page.evaluate(text)
     assert "never" not in text
     for name in ScoreRequest.model_json_schema(by_alias=True)["properties"]:
         assert name in text

@@ -11,8 +11,8 @@ import httpx2 as httpx
 import pytest
 
 from benchmarks.processes import free_port
-from tests.support.drop_in import DropIn, drop_in
-from tests.support.openai_server import OpenAIServer, after, answers, draws_and, drop, hang, pieces
+from tests.support.drop_in import DropIn, before, drop_in
+from tests.support.openai_server import OpenAIServer, after, answers, drop, hang, pieces
 
 pytestmark = pytest.mark.caddy
 CONFIGS = Path(__file__).parents[2] / "docker"
@@ -43,7 +43,7 @@ async def caddy(config: str, path: str, port: int, **environment: str) -> AsyncI
 async def edge() -> AsyncIterator[tuple[int, DropIn]]:
     """Yield Caddy's port, and the service behind it, with an LLM server that never ends its stream."""
     own, port = pieces(FIRST, then=hang), free_port()
-    async with OpenAIServer(default=draws_and(own, answers("Paris"))) as server, drop_in(server) as made:
+    async with before(own) as made:
         host, _, upstream_port = made.http.base_url.netloc.decode().partition(":")
         named = {"SITE": f"http://127.0.0.1:{port}", "UPSTREAM": host, "UPSTREAM_PORT": upstream_port}
         async with caddy("Caddyfile", "/healthz", port, **named):

@@ -14,7 +14,7 @@ from service.jobs.model import Setup
 from service.scoring.scorer import LiveLoad
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder, FakeLLM
-from tests.support.live import served
+from tests.support.live import on_socket
 from tests.support.postgres import Cluster
 from tests.support.replica_apps import INTERVALS
 from tests.support.task_engine import TaskEngine
@@ -47,10 +47,8 @@ async def replica(url: str, name: str, folder: Path) -> AsyncIterator[httpx.Asyn
         intervals=INTERVALS,
     )
     app = create_app(settings_, llm=llm, embedder=embedder, store=store)
-    async with served(app) as port:
-        base = f"http://127.0.0.1:{port}"
-        async with httpx.AsyncClient(base_url=base, trust_env=False, timeout=PATIENCE_S) as http:
-            yield http
+    async with on_socket(app) as http:
+        yield http
 
 
 async def made(http: httpx.AsyncClient, scope: str = "score", **headers: str) -> dict[str, Any]:

@@ -11,10 +11,8 @@ import pytest
 from matplotlib.image import imread
 
 from lab.command import Components, Plan, evaluate
-from service.admin.calibrations import CALIBRATION
-from service.admin.health import PATHS
 from service.llm.port import Sampling
-from service.report.pages import calibrations, home, render
+from service.report.pages import render
 from service.scoring.score import Serving
 from tests.support.browser import Page, browser_page
 from tests.support.fakes import FakeEmbedder, FakeLLM
@@ -115,7 +113,7 @@ def test_every_plot_is_visible(tab: Page, saved: Path) -> None:
     decided = tab.evaluate("document.querySelectorAll('[aria-labelledby=is-it-right] svg').length")
     # For all answers; smaller numbers may have a model and promises even if all have none.
     assert decided == (2 if tab.evaluate("document.body.innerText.includes('Does P(correct) mean')") else 0)
-    assert len(sizes) == 2 * maps + 2 + decided
+    assert len(sizes) == 2 * maps + 1 + decided
     assert all(width > 150 and height > 150 and marks > 3 for width, height, marks in sizes)
 
 
@@ -149,18 +147,6 @@ def test_evaluation_report_fits_every_width(tab: Page, evaluated: Path, width: i
     assert tab.evaluate(LETTERS) >= letters
     assert tab.evaluate(CUT_OFF) == []
     assert tab.complaints() == []
-
-
-@pytest.mark.parametrize("name", ["home", "calibrations"])
-def test_navigation_pages_fit_a_phone(tab: Page, tmp_path: Path, name: str) -> None:
-    made = home({"name": "Eigencal", "version": "0", "links": PATHS})
-    path = tmp_path / f"{name}.html"
-    path.write_text(made if name == "home" else calibrations([CALIBRATION]), encoding="utf-8")
-    tab.resize(390, 844, phone=True)
-    tab.open(path)
-    assert tab.evaluate("document.documentElement.scrollWidth") == 390
-    assert tab.evaluate(SPILLING) == []
-    assert (tab.complaints(), tab.requests()) == ([], [path.as_uri()])
 
 
 def test_very_long_names_and_markup_names_are_harmless(tab: Page, tmp_path: Path) -> None:

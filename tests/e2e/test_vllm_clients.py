@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.processes import PYTHON, running, wait_for
 from tests.clients.conftest import behind, litellm_proxy
 from tests.clients.environments import LITELLM_KEY, SCORE_KEY, SCRIPTS, printed
 from tests.e2e.conftest import WEIGHTS, VllmServer
-from tests.support.services import PATIENCE_S, address
+from tests.support.services import ready
 
 pytestmark = [pytest.mark.clients, pytest.mark.vllm]
 MODEL, ANY_KEY = "smollm2", "sk-none"
@@ -21,10 +20,7 @@ MODEL, ANY_KEY = "smollm2", "sk-none"
 @pytest.fixture(scope="module")
 def behind_us(vllm: VllmServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Return the address of our service in front of the server."""
-    folder = tmp_path_factory.mktemp("ours")
     env = {
-        "EIGENCAL_PORT": "0",
-        "EIGENCAL_DATA_DIR": str(folder),
         "EIGENCAL_LLM_URL": f"{vllm.url}/v1",
         "EIGENCAL_EMBEDDER": str(WEIGHTS / "all-MiniLM-L6-v2"),
         "EIGENCAL_SCORE_KEY": SCORE_KEY,
@@ -32,10 +28,7 @@ def behind_us(vllm: VllmServer, tmp_path_factory: pytest.TempPathFactory) -> Ite
         "EIGENCAL_MAX_TOKENS": "24",
         "EIGENCAL_CHAT_DEADLINE_S": "120",  # the scores are to be seen, however busy the machine
     }
-    log = folder / "service.log"
-    with running([PYTHON, "-m", "service"], env=env, log=log) as process:
-        url = address(process, log)
-        wait_for(f"{url}/readyz", process, PATIENCE_S)
+    with ready(tmp_path_factory.mktemp("ours"), env) as url:
         yield f"{url}/v1"
 
 

@@ -8,10 +8,9 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from benchmarks.processes import PYTHON, running, wait_for
 from tests.e2e.conftest import VllmServer
 from tests.support.drop_in import events_of
-from tests.support.services import PATIENCE_S, address
+from tests.support.services import ready
 
 pytestmark = pytest.mark.vllm
 # No seed: at temperature 0 it is not needed, and a seed stops vLLM's engine on a CPU.
@@ -30,11 +29,7 @@ LOW = {"eigencal": {"effort": "low"}}
 @pytest.fixture(scope="module")
 def base(base_environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Return a service shared by all tests: it stores only scores between calls."""
-    folder = tmp_path_factory.mktemp("drop-in")
-    env = {**base_environment, "EIGENCAL_PORT": "0", "EIGENCAL_DATA_DIR": str(folder)}
-    with running([PYTHON, "-m", "service"], env=env, log=folder / "service.log") as process:
-        url = address(process, folder / "service.log")
-        wait_for(f"{url}/readyz", process, PATIENCE_S)
+    with ready(tmp_path_factory.mktemp("drop-in"), base_environment) as url:
         yield url
 
 

@@ -17,13 +17,10 @@ import pytest
 from benchmarks.processes import PYTHON, running
 from service import server
 from service.api import middleware
-from service.app import create_app
 from service.server import http_options
-from service.settings import Settings
-from tests.support.fakes import FakeEmbedder, FakeLLM
-from tests.support.live import listening, served
+from tests.support.fakes import FakeLLM
+from tests.support.live import fake_app, listening, served
 from tests.support.services import address
-from tests.support.sqlite_store import SqliteStore
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 POST = b"POST /score HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
@@ -38,12 +35,9 @@ ENDLESS = {
 
 @asynccontextmanager
 async def service(
-    llm: FakeLLM | None = None, settings: Settings | None = None, **options: Any
+    llm: FakeLLM | None = None, settings: dict[str, Any] | None = None, **options: Any
 ) -> AsyncIterator[int]:
-    app = create_app(
-        settings or Settings(), llm=llm or FakeLLM(), embedder=FakeEmbedder(), store=SqliteStore()
-    )
-    async with asyncio.timeout(300), served(app, **options) as port:
+    async with asyncio.timeout(300), served(fake_app(llm, **(settings or {})), **options) as port:
         yield port
 
 
@@ -79,6 +73,12 @@ async def calling(port: int, limit: int = 1 << 16) -> AsyncIterator[Caller]:
             await writer.wait_closed()
 
 
+async def status_of(port: int, request: bytes = GET + b"\r\n") -> int:
+    async with calling(port) as caller:
+        await caller.send(request)
+        return await caller.status()
+
+
 @pytest.mark.parametrize("name", ENDLESS)
 async def test_endless_request_is_refused_while_others_are_served(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -93,9 +93,7 @@ async def test_endless_request_is_refused_while_others_are_served(
             await asyncio.sleep(0)
         # The rest of a refused body is discarded.
         assert await caller.status() in (0, 400, 413)
-        async with calling(port) as other:
-            await other.send(GET + b"\r\n")
-            assert await other.status() == 200
+        assert await status_of(port) == 200
 
 
 async def test_requests_over_the_limit_are_refused_until_another_ends() -> None:
@@ -108,16 +106,12 @@ async def test_requests_over_the_limit_are_refused_until_another_ends() -> None:
             await caller.send(request)
         status = 200
         while status == 200:  # until all three are in flight
-            async with calling(port) as other:
-                await other.send(GET + b"\r\n")
-                status = await other.status()
+            status = await status_of(port)
         assert status == 503
         gate.set()
         assert [await caller.status() for caller in callers] == [200] * 3
         while status == 503:
-            async with calling(port) as other:
-                await other.send(GET + b"\r\n")
-                status = await other.status()
+            status = await status_of(port)
         assert status == 200
 
 
@@ -146,9 +140,7 @@ async def test_a_slow_request_is_cut_off(bound: str, monkeypatch: pytest.MonkeyP
                 begin = b"a"
                 await asyncio.sleep(0.02)
         monkeypatch.undo()
-        async with calling(port) as caller:
-            await caller.send(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
-            assert await caller.status() == 200
+        assert await status_of(port, POST + b"Content-Length: %d\r\n\r\n" % len(body) + body) == 200
 
 
 def test_a_request_that_arrives_while_the_process_is_frozen_is_answered(tmp_path: Path) -> None:
@@ -178,8 +170,7 @@ async def test_a_caller_who_does_not_read_is_cut_off(large: bool, monkeypatch: p
     samples = [f"{number} {sample}"[:200_000] for number in range(36)]
     content = json.dumps({"samples": samples, "return": ["samples"], "claims": False}).encode()
     request = POST + b"Content-Length: %d\r\n\r\n" % len(content) + content
-    app = create_app(Settings(), llm=FakeLLM(), embedder=FakeEmbedder(), store=SqliteStore())
-    async with asyncio.timeout(300), listening(app, **http_options(write_timeout_s=0.2)) as running:
+    async with asyncio.timeout(300), listening(fake_app(), **http_options(write_timeout_s=0.2)) as running:
         port = running.servers[0].sockets[0].getsockname()[1]
         connection = socket.create_connection(("127.0.0.1", port))
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -202,20 +193,16 @@ async def test_unread_large_answers_are_limited_in_total_and_for_each_key(
     def request(key: bytes) -> bytes:
         return POST + b"X-API-Key: %b\r\nContent-Length: %d\r\n\r\n" % (key, len(content)) + content
 
-    settings = Settings(score_key="first", admin_key="second")
-    async with service(settings=settings) as port, AsyncExitStack() as stack:
+    keys = {"score_key": "first", "admin_key": "second"}
+    async with service(settings=keys) as port, AsyncExitStack() as stack:
         statuses = []
         for _ in range(6):
             caller = await stack.enter_async_context(calling(port, limit=1024))
             await caller.send(request(b"first"))
             statuses.append(await caller.status())
         assert statuses == [200] * 4 + [503] * 2  # 7 MB each
-        async with calling(port) as other:
-            await other.send(request(b"second"))
-            assert await other.status() == 200
-        async with calling(port) as small:
-            await small.send(GET + b"\r\n")
-            assert await small.status() == 200
+        assert await status_of(port, request(b"second")) == 200
+        assert await status_of(port) == 200
 
 
 async def test_unfinished_large_bodies_are_limited_in_total(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,19 +217,12 @@ async def test_unfinished_large_bodies_are_limited_in_total(monkeypatch: pytest.
                 await caller.send(begin)
             status = 200
             while status != 503:  # until the service has received the data
-                async with calling(port) as other:
-                    await other.send(request)
-                    status = await other.status()
-            async with calling(port) as small:
-                await small.send(GET + b"\r\n")
-                assert await small.status() == 200
+                status = await status_of(port, request)
+            assert await status_of(port) == 200
         while status != 200:
-            async with calling(port) as other:
-                await other.send(request)
-                status = await other.status()
+            status = await status_of(port, request)
 
 
-UPLOAD = POST.replace(b"/score", b"/calibrate")
 HIDDEN = b"0\r\n\r\n" + GET + b"\r\n"
 TWO_LENGTHS = {
     "length and chunks": POST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n" + HIDDEN,

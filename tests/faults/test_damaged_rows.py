@@ -44,7 +44,10 @@ DAMAGES = [
     Damage("jobs", "options", NO_UTF8, ("jobs",)),
     Damage("jobs", "note", NO_UTF8, ("jobs",)),
     Damage("activations", "by", NO_UTF8, ("activations",)),
-    *[Damage("calibrations", column, "many", ("calibrations",)) for column in ("num_rows", "projection_ece")],
+    *[
+        Damage("calibrations", column, "many", ("calibrations",))
+        for column in ("num_rows", "projection_ece", "raw_projection_ece")
+    ],
     Damage("conformal_references", "content", b"PK\x03\x04 cut", ("calibrations",)),
     *[Damage("activations", "by", value, ("activations",)) for value in (CUT, "7", "null")],
     Damage("activations", "activated_at", "yesterday", ("activations", "calibrations")),

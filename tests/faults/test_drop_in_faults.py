@@ -1,14 +1,14 @@
 """The drop-in with faults: disconnecting callers, dying servers, full or failed parts."""
 
 import asyncio
-import json
 from typing import Any
 
 import pytest
 
-from tests.support.drop_in import QUESTION, DropIn, drop_in, events_of
+from tests.support.drop_in import QUESTION, DropIn, before, events_of
 from tests.support.fakes import FakeEmbedder
-from tests.support.openai_server import Exchange, OpenAIServer, answers, draws_and, pieces
+from tests.support.live import posted
+from tests.support.openai_server import Exchange, answers, hang, pieces
 from tests.support.sqlite_store import SqliteStore
 
 CALLERS = 40
@@ -21,17 +21,8 @@ END = (
 
 async def begun(made: DropIn, mode: str, *, stream: bool) -> asyncio.StreamWriter:
     """Send a call and leave its response unread."""
-    port = made.http.base_url.port
-    assert port is not None
-    _, writer = await asyncio.open_connection("127.0.0.1", port)
-    content = json.dumps(QUESTION | {"stream": stream}).encode()
-    head = "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-    writer.write(f"{head}X-Eigencal: {mode}\r\nContent-Length: {len(content)}\r\n\r\n".encode() + content)
-    return writer
-
-
-async def hang(exchange: Exchange) -> None:
-    await exchange.until_disconnect()
+    body, headers = QUESTION | {"stream": stream}, f"X-Eigencal: {mode}\r\n"
+    return (await posted(made.http.base_url.port, "/v1/chat/completions", body, headers))[1]
 
 
 async def until(condition: Any) -> None:
@@ -48,39 +39,36 @@ async def test_disconnects_leave_no_work_behind(mode: str, own: str) -> None:
         "has ended": pieces(BEGIN + END),
     }
     calls = 1 if mode == "off" else 2
-    async with OpenAIServer(default=draws_and(answer[own], hang)) as server:
-        async with drop_in(server, llm_slots=2 * CALLERS, chat_deadline_s=600) as made:
-            writers = [await begun(made, mode, stream=True) for _ in range(CALLERS)]
-            await until(lambda: len(server.requests) == calls * CALLERS)
-            for writer in writers:
-                writer.close()
-            left_alone = mode == "async" and own == "has ended"
-            if left_alone:  # these answers were sent completely, so their scores must follow
-                assert made.chat.scorer.tasks
-                await made.chat.scorer.stop()
-            await made.at_rest()
-            assert made.app.state.scoring.scorer._live.under_way == 0
-            assert (await made.http.get("/healthz")).status_code == 200
+    async with before(answer[own], hang, llm_slots=2 * CALLERS, chat_deadline_s=600) as made:
+        writers = [await begun(made, mode, stream=True) for _ in range(CALLERS)]
+        await until(lambda: len(made.server.requests) == calls * CALLERS)
+        for writer in writers:
+            writer.close()
+        left_alone = mode == "async" and own == "has ended"
+        if left_alone:  # these answers were sent completely, so their scores must follow
+            assert made.chat.scorer.tasks
+            await made.chat.scorer.stop()
+        await made.at_rest()
+        assert made.app.state.scoring.scorer._live.under_way == 0
+        assert (await made.http.get("/healthz")).status_code == 200
 
 
 async def test_answer_is_returned_while_the_embedder_is_full() -> None:
     embedder = FakeEmbedder(16, gate=asyncio.Event())
-    async with OpenAIServer(default=answers("Paris")) as server:
-        async with drop_in(server, embedder=embedder, llm_slots=100, chat_deadline_s=0.2) as made:
-            replies = await asyncio.gather(*(made.ask() for _ in range(50)))
-            statuses = [reply.json()["uncertainty"]["status"] for reply in replies]
-            assert {reply.status_code for reply in replies} == {200}
-            assert set(statuses) == {"pending"}
+    options = {"embedder": embedder, "llm_slots": 100, "chat_deadline_s": 0.2}
+    async with before(answers("Paris"), **options) as made:
+        replies = await asyncio.gather(*(made.ask() for _ in range(50)))
+        assert {reply.status_code for reply in replies} == {200}
+        assert {reply.json()["uncertainty"]["status"] for reply in replies} == {"pending"}
 
 
 async def test_answer_and_score_are_returned_while_the_store_is_down() -> None:
     store = SqliteStore()
     store.kept.available = False
-    async with OpenAIServer(default=answers("Paris")) as server:
-        async with drop_in(server, store=store) as made:
-            response = await made.ask()
-            uncertainty = response.json()["uncertainty"]
-            assert (await made.http.get(f"/scores/{uncertainty['id']}")).json() == uncertainty
+    async with before(answers("Paris"), store=store) as made:
+        response = await made.ask()
+        uncertainty = response.json()["uncertainty"]
+        assert (await made.http.get(f"/scores/{uncertainty['id']}")).json() == uncertainty
     assert (response.status_code, uncertainty["status"]) == (200, "scored")
 
 
@@ -91,14 +79,12 @@ async def test_server_death_is_reported_on_all_open_streams() -> None:
         await die.wait()
         exchange.writer.transport.abort()
 
-    own = pieces(BEGIN, then=dies)
-    async with OpenAIServer(default=draws_and(own, hang)) as server:
-        async with drop_in(server, llm_slots=100) as made:
-            calls = [asyncio.create_task(made.ask(stream=True)) for _ in range(50)]
-            await until(lambda: len(server.requests) == 100)
-            die.set()
-            for call in calls:
-                content = (await call).content
-                assert content.startswith(BEGIN)
-                assert events_of(content)[-1]["error"]["code"] == "llm_unavailable"
-            await made.at_rest()
+    async with before(pieces(BEGIN, then=dies), hang, llm_slots=100) as made:
+        calls = [asyncio.create_task(made.ask(stream=True)) for _ in range(50)]
+        await until(lambda: len(made.server.requests) == 100)
+        die.set()
+        for call in calls:
+            content = (await call).content
+            assert content.startswith(BEGIN)
+            assert events_of(content)[-1]["error"]["code"] == "llm_unavailable"
+        await made.at_rest()

@@ -1,7 +1,6 @@
 """A disconnect frees the LLM, and a stop that cannot wait for an answer reports it."""
 
 import asyncio
-import json
 
 import httpx2 as httpx
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from service.app import create_app
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder, FakeLLM
-from tests.support.live import served
+from tests.support.live import fake_app, posted, served
 from tests.support.openai_server import MODEL, OpenAIServer, hang
 from tests.support.sqlite_store import SqliteStore
 
@@ -20,12 +19,8 @@ from tests.support.sqlite_store import SqliteStore
 )
 async def test_disconnect_cancels_the_generation(path: str, body: dict) -> None:
     llm = FakeLLM(gate=asyncio.Event())
-    app = create_app(Settings(), llm=llm, embedder=FakeEmbedder(), store=SqliteStore())
-    content = json.dumps(body).encode()
-    async with served(app) as port, asyncio.timeout(60):
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
-        head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-        writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
+    async with served(fake_app(llm)) as port, asyncio.timeout(60):
+        _, writer = await posted(port, path, body)
         while not llm.active:
             await asyncio.sleep(0.01)
         writer.close()
@@ -38,8 +33,7 @@ async def test_disconnect_within_a_body_is_not_an_internal_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("DEBUG", logger="service")
-    app = create_app(Settings(), llm=FakeLLM(), embedder=FakeEmbedder(), store=SqliteStore())
-    async with served(app) as port, asyncio.timeout(60):
+    async with served(fake_app()) as port, asyncio.timeout(60):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"POST /score HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n")
         writer.write(b"Content-Length: 9\r\n\r\n{")

@@ -1,23 +1,17 @@
 """Overload with deadlines and disconnects leaves the service intact."""
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-import httpx2 as httpx
 import pytest
 
-from service.app import create_app
 from service.errors import DeadlineExceeded, EigencalError, Overloaded
 from service.llm.admission import AdmissionQueue
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import GenerationRequest, Sampling
-from service.settings import Settings
-from tests.support.fakes import FakeEmbedder
-from tests.support.live import served
+from tests.support.live import fake_app, on_socket, posted
 from tests.support.openai_server import MODEL, Behaviour, Exchange, OpenAIServer, after, answers, hang
-from tests.support.sqlite_store import SqliteStore
 
 SLOTS = 8
 ANSWER_S = 0.2
@@ -115,43 +109,34 @@ def test_overload_leaks_nothing_through_the_service() -> None:
         moody = Moody()
         async with OpenAIServer(default=moody) as server:
             llm = HttpLanguageModel(server.url, model=MODEL, queue=AdmissionQueue(SLOTS, SLOTS))
-            app = create_app(Settings(), llm=llm, embedder=FakeEmbedder(), store=SqliteStore())
-            async with served(app) as port:
-                url = f"http://127.0.0.1:{port}"
+            async with on_socket(fake_app(llm)) as http:
+                port = http.base_url.port
                 for factor in FACTORS:
                     await crowd(int(factor * SLOTS), lambda: with_deadline(port))
                     await crowd(int(factor * SLOTS), lambda: gone(port))
                 moody.then = hang
                 await crowd(4 * SLOTS, lambda: with_deadline(port))
-                async with httpx.AsyncClient(base_url=url, timeout=60) as http:
-                    assert (await http.get("/readyz")).status_code == 200
-                    moody.then = after(ANSWER_S, answers())
-                    while server.active:
-                        await asyncio.sleep(0.01)
-                    scores = await asyncio.gather(
-                        *(http.post("/score", json={"prompt": "p"}) for _ in range(SLOTS))
-                    )
-                    assert [score.status_code for score in scores] == [200] * SLOTS
+                assert (await http.get("/readyz")).status_code == 200
+                moody.then = after(ANSWER_S, answers())
+                while server.active:
+                    await asyncio.sleep(0.01)
+                calls = (http.post("/score", json={"prompt": "p"}) for _ in range(SLOTS))
+                assert [score.status_code for score in await asyncio.gather(*calls)] == [200] * SLOTS
 
     asyncio.run(main())
 
 
-async def post(port: int, body: dict[str, object]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    content = json.dumps(body).encode()
-    head = f"POST /score HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
-    writer.write(f"{head}Connection: close\r\nContent-Length: {len(content)}\r\n\r\n".encode() + content)
-    return reader, writer
+CLOSE = "Connection: close\r\n"
 
 
 async def with_deadline(port: int) -> None:
-    reader, writer = await post(port, {"prompt": "p", "deadline_ms": 1000 * PATIENCE_S})
+    reader, writer = await posted(port, "/score", {"prompt": "p", "deadline_ms": 1000 * PATIENCE_S}, CLOSE)
     assert (await reader.readline()).split()[1] in (b"200", b"503", b"504")
     writer.close()
 
 
 async def gone(port: int) -> None:
-    reader, writer = await post(port, {"prompt": "p"})
+    reader, writer = await posted(port, "/score", {"prompt": "p"}, CLOSE)
     await asyncio.wait({asyncio.ensure_future(reader.read())}, timeout=PATIENCE_S)
     writer.close()
 

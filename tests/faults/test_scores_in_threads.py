@@ -2,22 +2,16 @@
 
 import asyncio
 import contextlib
-import json
 import threading
 from collections.abc import Iterator
 from typing import Any
 
-import httpx2 as httpx
 import pytest
 
 from service import sharing
-from service.app import create_app
 from service.scoring import claims
 from service.scoring.claims import Outcomes
-from service.settings import Settings
-from tests.support.fakes import FakeEmbedder, FakeLLM
-from tests.support.live import served
-from tests.support.sqlite_store import SqliteStore
+from tests.support.live import fake_app, on_socket, posted
 
 CALLERS, CLAIMS = 12, 64
 BODY = {
@@ -46,30 +40,22 @@ async def test_probes_do_not_wait_for_scores_and_scores_end_with_their_callers(
     held = HeldOutcomes()
     monkeypatch.setattr(claims, "outcomes_of", held)
     monkeypatch.setattr(sharing, "PIECE_S", 0.0)
-    app = create_app(Settings(), llm=FakeLLM(), embedder=FakeEmbedder(), store=SqliteStore())
-    content = json.dumps(BODY).encode()
-    head = "POST /score HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-    async with asyncio.timeout(300), served(app) as port, contextlib.AsyncExitStack() as stack:
+    async with asyncio.timeout(300), on_socket(fake_app()) as http, contextlib.AsyncExitStack() as stack:
         stack.callback(held.gate.set)
-        writers = []
-        for _ in range(CALLERS):
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
-            writers.append(writer)
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as http:
+        writers = [(await posted(http.base_url.port, "/score", BODY))[1] for _ in range(CALLERS)]
 
-            async def under_way() -> float:
-                lines = (await http.get("/metrics")).text.splitlines()
-                [line] = [line for line in lines if line.startswith("eigencal_scores_in_flight ")]
-                return float(line.split()[1])
+        async def under_way() -> float:
+            lines = (await http.get("/metrics")).text.splitlines()
+            [line] = [line for line in lines if line.startswith("eigencal_scores_in_flight ")]
+            return float(line.split()[1])
 
-            while held.number < 2 or await under_way() < CALLERS:
-                await asyncio.sleep(0.01)
-            assert (await http.get("/readyz")).status_code == 200
-            for writer in writers:
-                writer.close()
-            while await under_way():
-                await asyncio.sleep(0.01)
-            held.gate.set()
-            assert (await http.post("/score", json=BODY)).status_code == 200
+        while held.number < 2 or await under_way() < CALLERS:
+            await asyncio.sleep(0.01)
+        assert (await http.get("/readyz")).status_code == 200
+        for writer in writers:
+            writer.close()
+        while await under_way():
+            await asyncio.sleep(0.01)
+        held.gate.set()
+        assert (await http.post("/score", json=BODY)).status_code == 200
     assert held.number <= 2 + CLAIMS  # one in each thread, and the claims of the last caller

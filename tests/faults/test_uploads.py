@@ -6,16 +6,11 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import httpx2 as httpx
 import pytest
 
 from service.admin import uploads
-from service.app import create_app
 from service.jobs.store import SqlJobs
-from service.settings import Settings
-from tests.support.fakes import FakeEmbedder, FakeLLM
-from tests.support.live import served
-from tests.support.sqlite_store import SqliteStore
+from tests.support.live import fake_app, on_socket
 
 FILE = b"".join(b'{"prompt":"Q%d?","reference":"yes"}\n' % i for i in range(40))
 
@@ -39,13 +34,9 @@ async def test_uploads_have_their_own_threads_and_a_limit(
 ) -> None:
     monkeypatch.setattr(uploads, "UPLOAD_THREADS", 1)
     monkeypatch.setattr(uploads, "MAX_UPLOADS", 3)
-    app = create_app(Settings(), llm=FakeLLM(), embedder=FakeEmbedder(), store=SqliteStore())
     shared = ThreadPoolExecutor(1)
     asyncio.get_running_loop().set_default_executor(shared)
-    async with (
-        served(app) as port,
-        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as http,
-    ):
+    async with on_socket(fake_app()) as http:
         sent = [asyncio.ensure_future(http.post("/calibrate", files={"file": FILE})) for _ in range(5)]
         async with asyncio.timeout(60):
             refused, _ = await asyncio.wait(sent, return_when=asyncio.FIRST_COMPLETED)
@@ -72,11 +63,7 @@ async def test_upload_keeps_its_slot_until_its_job_is_stored(monkeypatch: pytest
         return await submit(*args, **options)
 
     monkeypatch.setattr(SqlJobs, "submit", slowly)
-    app = create_app(Settings(), llm=FakeLLM(), embedder=FakeEmbedder(), store=SqliteStore())
-    async with (
-        served(app) as port,
-        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as http,
-    ):
+    async with on_socket(fake_app()) as http:
         first = asyncio.ensure_future(http.post("/calibrate", files={"file": FILE}))
         async with asyncio.timeout(60):
             await storing.wait()

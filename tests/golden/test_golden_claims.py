@@ -14,7 +14,7 @@ from benchmarks.recorded_evidence import WEIGHTS, embedded
 from service.calibration.labels import Judged
 from service.claims.facts import beyond
 from service.claims.segments import claims
-from service.scoring.claims import outcomes_of
+from service.scoring.claims import matcher_of, outcomes_of
 from service.spectral.dev_set import born_probabilities, served_lambda_max
 from service.spectral.reliability import auroc
 from service.spectral.spectrum import Identity, born_probability
@@ -71,7 +71,9 @@ def test_wrong_year_differs_from_paraphrases_of_the_right_one() -> None:
     vectors = embedded([*sentences, *beyond(sentences, question)], MINILM)
     if not vectors:
         pytest.skip(f"the weights {MINILM} are not here")
-    results = [*outcomes_of(judged, claims_, vectors, 384, question=question)]
+    matcher = matcher_of(judged, claims_, vectors, question)
+    assert matcher is not None
+    results = [*outcomes_of(matcher.matches(), 384)]
     p = [
         born_probability(result.spectrum, RAW.serve(result.spectrum.eigenvalues, 384), result.cosines)
         for result in results

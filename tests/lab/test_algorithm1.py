@@ -6,18 +6,13 @@ from scipy.cluster.hierarchy import fcluster, linkage
 
 from lab.algorithm1 import (
     Clustering,
-    ReferenceBlock,
     algorithm1,
-    bin_targets,
-    block_targets,
-    cluster_labels,
     cluster_prompts,
     null_of,
     nulls,
 )
-from lab.density import DensityStack, frobenius_cosines
-from service.spectral.spectrum import DepolarizedMap, Identity, spectrum
-from tests.lab.worlds import null_band
+from lab.density import DensityStack
+from service.spectral.spectrum import DepolarizedMap, spectrum
 
 D = 24
 
@@ -72,32 +67,6 @@ def test_result_equals_a_naive_implementation(num_bins, num_clusters):
         assert diagram.mass.sum() == pytest.approx(1)
 
 
-def test_given_cosines_give_the_same_clusters():
-    rng = np.random.default_rng(0)
-    vectors, references = topics(rng, 80)
-    stack, lambda_max = DensityStack.of(vectors), rng.uniform(0.1, 0.9, 80)
-    own = cluster_prompts(stack, lambda_max)
-    clusters = cluster_prompts(stack, lambda_max, cosines=frobenius_cosines(stack))
-    targets = DensityStack.of(references)
-    assert algorithm1(own, targets).ece == pytest.approx(algorithm1(clusters, targets).ece, abs=1e-12)
-
-
-def test_prompts_cluster_by_meaning():
-    basis = np.eye(4)
-    vectors = [basis[:1], basis[1:2], basis[:1], basis[1:2], basis[:1], basis[2:3]]
-    clustering = cluster_prompts(DensityStack.of(vectors), np.full(6, 0.5), num_clusters=3)
-    members = sorted(c.tolist() for c in clustering.clusters[0])
-    assert members == [[0, 2, 4], [1, 3]]  # prompt 5 is a singleton and ignored
-
-
-def test_the_target_of_a_cluster_is_the_largest_eigenvalue_of_its_mean_reference():
-    clustering = cluster_prompts(DensityStack.of([np.eye(3)[:1]] * 4), np.full(4, 0.5), num_clusters=1)
-    references = DensityStack.of([np.eye(3)[i] for i in (0, 0, 0, 1)])
-    assert bin_targets(clustering, references) == pytest.approx([0.75])
-    both = DensityStack.of([np.eye(3)[:2]] * 4)
-    assert algorithm1(clustering, both).ece == pytest.approx(0.0)
-
-
 def test_a_bin_of_singletons_has_no_target_and_is_left_out():
     vectors = [np.eye(4)[i] for i in (0, 0, 3, 1, 2)]
     clustering = cluster_prompts(
@@ -108,20 +77,6 @@ def test_a_bin_of_singletons_has_no_target_and_is_left_out():
     assert diagram.ece == pytest.approx(0.9)
 
 
-def test_single_prompt():
-    stack = DensityStack.of([np.eye(3)[0]])
-    assert cluster_labels(np.ones((1, 1)), 5).tolist() == [1]
-    assert np.isnan(algorithm1(cluster_prompts(stack, [0.5]), stack).ece)
-
-
-def test_sizes_must_agree():
-    stack = DensityStack.of([np.eye(3)[0]] * 3)
-    with pytest.raises(ValueError, match="lambda_max must have shape"):
-        cluster_prompts(stack, [0.5, 0.5])
-    with pytest.raises(ValueError, match="as many targets"):
-        algorithm1(cluster_prompts(stack, [0.5] * 3), DensityStack.of([np.eye(3)[0]]))
-
-
 def served_world(map_, seed, size=160):
     rng = np.random.default_rng(seed)
     vectors, _ = topics(rng, size)
@@ -129,48 +84,6 @@ def served_world(map_, seed, size=160):
     spectra = [spectrum(v) for v in vectors]
     served = [map_.serve(s.eigenvalues, D) for s in spectra]
     return stack, spectra, served, cluster_prompts(stack, [s.lambda_max for s in served])
-
-
-def test_the_band_is_far_from_zero_in_a_calibrated_world():
-    """The bias shown by the band: a calibrated world does not have 0."""
-    stack, spectra, served, clustering = served_world(Identity(), 0)
-    band = null_band(clustering, stack, spectra, served, np.random.default_rng(0))
-    assert band.num_draws == 100
-    assert band.ece_low > 0.03
-    assert band.mean.shape == clustering.mass.shape
-    assert (band.low <= band.mean).all()
-    assert (band.mean <= band.high).all()
-
-
-def test_overconfidence_is_above_the_band():
-    truth = DepolarizedMap(1.0, 0.8)
-    stack, spectra, served, clustering = served_world(Identity(), 1)
-    band = null_band(clustering, stack, spectra, served, np.random.default_rng(0))
-    true_spectra = [truth.serve(s.eigenvalues, D) for s in spectra]
-    world = null_band(clustering, stack, spectra, true_spectra, np.random.default_rng(1))
-    assert world.ece_low > band.ece_high
-
-
-def test_block_of_worlds_equals_single_worlds():
-    rng = np.random.default_rng(0)
-    vectors, references = topics(rng, 90)
-    clustering = cluster_prompts(DensityStack.of(vectors), rng.uniform(0.1, 0.9, 90))
-    worlds = [DensityStack.of([rng.standard_normal(r.shape) for r in references]) for _ in range(4)]
-    block = ReferenceBlock(np.stack([w.vectors for w in worlds]), worlds[0].weights, worlds[0].bounds)
-    expected = np.stack([bin_targets(clustering, world) for world in worlds])
-    assert block_targets(clustering, block) == pytest.approx(expected)
-    wide = cluster_prompts(DensityStack.of(vectors), np.full(90, 0.5), num_clusters=1)  # more rows than D
-    expected = np.stack([bin_targets(wide, world) for world in worlds])
-    assert block_targets(wide, block) == pytest.approx(expected)
-
-
-def test_null_and_diagram_leave_out_bins_without_clusters():
-    targets = np.tile([[0.4, np.nan], [0.6, np.nan]], (10, 1))
-    null = null_of(two_clusters(), targets, 0.4)
-    assert null.band.ece_mean == pytest.approx(0.4)
-    assert null.p_value == pytest.approx(11 / 21)
-    none = null_of(two_clusters(), np.full((20, 2), np.nan), float("nan"))
-    assert np.isnan([none.band.ece_mean, none.p_value]).all()
 
 
 def two_clusters(third: int = 3) -> Clustering:
@@ -194,14 +107,6 @@ def test_null_is_unknown_with_too_few_rows(clustering: Clustering, targets: list
     assert null.band.num_draws == 20
 
 
-def test_singletons_and_cluster_sizes_are_reported():
-    basis = np.eye(4)
-    vectors = [basis[:1], basis[1:2], basis[:1], basis[1:2], basis[:1], basis[2:3]]
-    clustering = cluster_prompts(DensityStack.of(vectors), np.full(6, 0.5), num_clusters=3)
-    assert sorted(clustering.cluster_sizes.tolist()) == [2, 3]
-    assert clustering.singletons == 1
-
-
 def cone_world(map_, seed, size=160):
     """Return a world with calibrated eigenvalues and realistic references: a share along each direction, and
     the part outside the span in one narrow cone.
@@ -219,23 +124,6 @@ def cone_world(map_, seed, size=160):
         signs = rng.choice([-1.0, 1.0], len(basis))
         references.append((length[:-1] * signs) @ basis + length[-1] * rest / np.linalg.norm(rest))
     return stack, spectra, served, clustering, DensityStack.of(references)
-
-
-def test_cone_outside_the_span_is_outside_the_first_null_only():
-    """Errors that no map of eigenvalues can correct are not attributed to the map."""
-    stack, spectra, served, clustering, targets = cone_world(DepolarizedMap(1.0, 0.6), 0)
-    [nulls_] = nulls([clustering], stack, spectra, served, targets, np.random.default_rng(0))
-    assert nulls_.drawn.p_value < 0.02
-    assert nulls_.rescaled.p_value > 0.05
-    assert nulls_.drawn.band.num_draws == nulls_.rescaled.band.num_draws == 100
-
-
-def test_wrong_eigenvalues_are_outside_the_second_null():
-    stack, spectra, _, _, targets = cone_world(DepolarizedMap(1.0, 0.6), 0)
-    served = [Identity().serve(s.eigenvalues, D) for s in spectra]
-    clustering = cluster_prompts(stack, [s.lambda_max for s in served])
-    [nulls_] = nulls([clustering], stack, spectra, served, targets, np.random.default_rng(0))
-    assert nulls_.rescaled.p_value < 0.02
 
 
 def test_clusterings_share_worlds_and_the_seed_decides():

@@ -1,10 +1,8 @@
 import numpy as np
 import pytest
 
-from lab.density import DensityStack, calibration_error, cluster_error
+from lab.density import DensityStack, calibration_error
 from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap, spectrum
-from tests.lab.worlds import draw_references
-from tests.support.alignment import reference_alignment
 
 
 def problem(seed, size, dimension):
@@ -46,36 +44,6 @@ def test_result_equals_the_definition_on_dense_matrices(map_, dimension):
     expected = np.mean([straight_error(vectors, references, spectra, served, g) for g in groups])
     assert error == pytest.approx(expected, abs=1e-6)
     assert error > 0
-
-
-def test_error_of_one_prompt_is_its_risk_minus_the_gain_of_mixing():
-    vectors, references, spectra = problem(1, 1, 30)
-    served = [DepolarizedMap(1, 0.5).fitted(spectra[0].eigenvalues, 30)]
-    c, outside = reference_alignment(spectra[0], vectors[0], references[0][:1])
-    risk = -c @ np.log(served[0].eigenvalues) - outside * np.log(served[0].null_value)
-    members = np.array([0])
-    args = DensityStack.of(vectors), spectra, served, DensityStack.of([references[0][:1]])
-    assert cluster_error(*args, members) == pytest.approx(risk, abs=1e-9)
-
-
-def test_a_target_equal_to_the_prediction_has_no_error():
-    vectors = [np.eye(4)] * 6
-    stack = DensityStack.of(vectors, [[4, 3, 2, 1]] * 6)
-    spectra = [spectrum(v, [4, 3, 2, 1]) for v in vectors]
-    served = [Identity().fitted(s.eigenvalues, 4) for s in spectra]
-    assert calibration_error(np.ones(6, int), stack, spectra, served, stack) == pytest.approx(0, abs=1e-12)
-
-
-def test_calibrated_world_has_a_lower_error_than_a_miscalibrated_one():
-    vectors, _, spectra = problem(2, 300, 20)
-    stack = DensityStack.of(vectors)
-    true = [DepolarizedMap(1, 0.5).fitted(s.eigenvalues, 20) for s in spectra]
-    wrong = [DepolarizedMap(0.5, 0.05).fitted(s.eigenvalues, 20) for s in spectra]
-    targets = draw_references(stack, spectra, true, np.random.default_rng(0))
-    # One prompt in many clusters: the mean over a cluster would hide miscalibration.
-    labels = np.arange(300)
-    own = calibration_error(labels, stack, spectra, true, targets)
-    assert own < calibration_error(labels, stack, spectra, wrong, targets)
 
 
 def test_sample_spectrum_and_unequal_sizes_are_refused():

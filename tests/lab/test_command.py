@@ -13,7 +13,7 @@ from lab.command import Components, evaluate
 from lab.command import Plan as FullPlan
 from lab.figures import figures, tables
 from service.errors import LLMError
-from service.llm.port import Draw, Sampling
+from service.llm.port import Sampling
 from service.scoring.score import Serving
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.reports import FEW
@@ -21,7 +21,6 @@ from tests.support.worlds import rows, write
 
 Plan = partial(FullPlan, resamples=FEW)
 SERVING = Serving(6, Sampling(), Sampling())
-DRAWS = (Draw("a", True, -0.5, -2.0, 4), Draw("", logprob=-1.0))
 
 
 class ScriptedLLM(FakeLLM):

@@ -35,21 +35,6 @@ def test_cosines_equal_flattened_matrices(sizes, block_rows, seed):
     assert frobenius_cosines(stack) == pytest.approx(dense_cosines(matrices), abs=1e-12)
 
 
-def test_float32_stays_float32_and_is_close():
-    vectors, weights = ragged(np.random.default_rng(0), [20] * 30, 768, np.float32)
-    stack = DensityStack.of(vectors, weights)
-    assert stack.vectors.dtype == np.float32
-    exact = frobenius_cosines(DensityStack.of([v.astype(np.float64) for v in vectors], weights))
-    assert frobenius_cosines(stack) == pytest.approx(exact, abs=1e-6)
-
-
-def test_selected_prompts_are_in_the_requested_order():
-    vectors, weights = ragged(np.random.default_rng(0), [3, 1, 4, 2])
-    stack = DensityStack.of(vectors, weights)
-    picked = np.array([3, 0, 2])
-    assert frobenius_cosines(stack, picked) == pytest.approx(frobenius_cosines(stack)[np.ix_(picked, picked)])
-
-
 def test_mean_spectrum_by_either_gram_matrix():
     vectors, weights = ragged(np.random.default_rng(0), [2, 3, 4, 5, 6])
     stack = DensityStack.of(vectors, weights)
@@ -68,14 +53,6 @@ def test_memory_does_not_grow_with_dense_matrices():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 100 * 256 * 256 * 4 / 5
-
-
-def test_single_vector_has_rank_one_and_input_is_not_changed():
-    given_rows = np.array([3.0, 4.0])
-    stack = DensityStack.of([given_rows, np.array([[0.0, 2.0]])])
-    assert len(stack) == 2
-    assert frobenius_cosines(stack)[0, 1] == pytest.approx(0.64)
-    assert given_rows.tolist() == [3, 4]
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,15 @@ def packages(project: Project) -> set[str]:
 
 def sources(project: Project) -> dict[str, bytes]:
     """The files of the project's packages that git has or would take."""
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *packages(project)]
+    command = [
+        "git",
+        "ls-files",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+        *packages(project),
+        ":!service/console/web",
+    ]
     told = subprocess.run(command, cwd=project.sources, capture_output=True, text=True, check=True).stdout
     found = {name: project.sources / name for name in told.splitlines()}
     return {name: path.read_bytes() for name, path in found.items() if path.exists()}

@@ -58,7 +58,7 @@ def test_it_shows_itself_and_its_pages(service_alone: Installed, demonstrated: s
     assert "The same prompts, calibrated" in demonstrated
     found = re.search(r"(http://127\.0\.0\.1:\d+)(/calibrations/\S+/report)", demonstrated)
     assert found, demonstrated
-    with httpx.Client(base_url=found[1], headers=HTML, timeout=60) as http:
+    with httpx.Client(base_url=found[1], headers=HTML, timeout=60, follow_redirects=True) as http:
         for path in ("/", "/calibrations", found[2], "/docs"):
             page = http.get(path).raise_for_status()
             assert page.headers["content-type"].startswith("text/html"), path

@@ -5,20 +5,24 @@ import json
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import httpx2 as httpx
 
-from service.app import create_app
+from service.app import create_app, serving_of
+from service.calibration.calibration import Calibration, service_fingerprint
+from service.llm.openai_server import HttpLanguageModel
+from service.llm.port import Message
 from service.proxy.routes import Chat
 from service.scoring.telemetry import OtelEvents
 from service.settings import Settings
 from service.tracing import OtelSpans
+from tests.support.calibrations import Active
 from tests.support.fakes import FakeEmbedder
-from tests.support.live import served
-from tests.support.openai_server import MODEL, OpenAIServer
+from tests.support.live import on_socket
+from tests.support.openai_server import MODEL, Behaviour, OpenAIServer, answers, draws_and
 from tests.support.sqlite_store import SqliteStore
 
 QUESTION = {"model": MODEL, "messages": [{"role": "user", "content": "What is the capital of France?"}]}
@@ -44,6 +48,10 @@ class DropIn:
         headers = {"X-Eigencal": mode, "Content-Type": "application/json"}
         return await self.http.post(path, content=content, headers=headers)
 
+    async def score(self, **body: Any) -> httpx.Response:
+        """Score a prompt, with additional fields in the body."""
+        return await self.http.post("/score", json={"prompt": "?"} | body)
+
     async def at_rest(self) -> None:
         """Wait until no request is in progress, here and at the LLM server."""
         async with asyncio.timeout(60):
@@ -66,21 +74,36 @@ async def drop_in(
     *,
     embedder: FakeEmbedder | None = None,
     store: SqliteStore | None = None,
+    active: Active | None = None,
     events: OtelEvents | None = None,
     spans: OtelSpans | None = None,
     **settings: Any,
 ) -> AsyncIterator[DropIn]:
-    """Serve the drop-in in front of this server, with additional `settings`."""
+    """Serve the drop-in in front of this server, with these active calibrations and `settings`."""
     values = {"llm_url": server.url, "llm_model": MODEL, "num_samples": 5} | settings
     with tempfile.TemporaryDirectory() as folder:
         made = Settings(data_dir=Path(folder), **{"chat_effort": "", **values})
         embedder, store = embedder or FakeEmbedder(16), store or SqliteStore()
+        store.calibrations = active or store.calibrations
         app = create_app(made, embedder=embedder, store=store, events=events, spans=spans)
-        async with served(app) as port:
-            base = f"http://127.0.0.1:{port}"
-            # Without TLS: reading the machine's certificates would take 20 ms.
-            async with httpx.AsyncClient(base_url=base, timeout=60, verify=False) as http:
-                yield DropIn(app, http, server)
+        async with on_socket(app) as http:
+            yield DropIn(app, http, server)
+
+
+def for_chats(made: Calibration) -> Active:
+    """Return the calibration as an active one for conversations of the scripted server."""
+    request = serving_of(Settings()).request(messages=(Message("user", "?"),))
+    llm = HttpLanguageModel("http://127.0.0.1:9", model=MODEL).identity(request)
+    wanted = service_fingerprint(llm, request.sampling, FakeEmbedder(16).identity)
+    return Active(replace(made, fingerprint=wanted))
+
+
+@asynccontextmanager
+async def before(own: Behaviour, draws: Behaviour | None = None, **options: Any) -> AsyncIterator[DropIn]:
+    """Serve the drop-in in front of a server with these behaviours for the caller and for samples."""
+    server = OpenAIServer(default=draws_and(own, draws or answers("Paris")))
+    async with server, drop_in(server, **options) as made:
+        yield made
 
 
 def events_of(content: bytes) -> list[dict[str, Any]]:

@@ -48,6 +48,12 @@ class MemoryKept:
         until, text = self._kept.get((owner, id_), (float("-inf"), ""))
         return json.loads(text) if until > time.monotonic() else None
 
+    async def sweep(self) -> None:
+        """Delete expired documents."""
+        self._check()
+        now = time.monotonic()
+        self._kept = {names: kept for names, kept in self._kept.items() if kept[0] > now}
+
     def _check(self) -> None:
         if not self.available:
             raise StoreUnavailable("The store is not available.")

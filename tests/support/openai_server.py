@@ -48,6 +48,13 @@ class Exchange:
         self.writer.write(f"data: {data}\n\n".encode())
         await self.writer.drain()
 
+    async def stream(self, *chunks: Any) -> None:
+        """Answer with these events, `[DONE]` and the end of the connection."""
+        await self.start_stream()
+        for chunk in (*chunks, "[DONE]"):
+            await self.event(chunk)
+        self.writer.close()
+
     async def until_disconnect(self) -> None:
         with suppress(ConnectionError):  # a reset connection has ended, too
             while await self.reader.read(1024):
@@ -119,6 +126,16 @@ def after(wait_s: float, then: Behaviour) -> Behaviour:
 
     async def behave(exchange: Exchange) -> None:
         await asyncio.sleep(wait_s)
+        await then(exchange)
+
+    return behave
+
+
+def once(event: asyncio.Event, then: Behaviour) -> Behaviour:
+    """Wait for the event before the behaviour `then`."""
+
+    async def behave(exchange: Exchange) -> None:
+        await event.wait()
         await then(exchange)
 
     return behave

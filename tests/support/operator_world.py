@@ -1,5 +1,6 @@
 """The operator's routes on a store in a file, and requests to them."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -65,6 +66,15 @@ def jsonl(rows: list[dict[str, Any]]) -> bytes:
 
 def upload(data: bytes, name: str = "dev.jsonl") -> dict[str, Any]:
     return {"file": (name, data)}
+
+
+async def ended(http: httpx.AsyncClient, posted: httpx.Response) -> dict[str, Any]:
+    """Wait until the submitted job has ended, and return it."""
+    assert posted.status_code == 202, posted.text
+    async with asyncio.timeout(120):  # the stream of events ends with its job
+        lines = (await http.get(f"{posted.headers['Location']}/events")).text.splitlines()
+    job: dict[str, Any] = json.loads([line for line in lines if line.startswith("data:")][-1][5:])
+    return job
 
 
 def problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:

@@ -1,8 +1,10 @@
 """A calibration's pipeline without a job engine: rows in sequence, and errors are raised."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from service.calibration.calibration import Calibration
@@ -16,8 +18,9 @@ from service.jobs.store import SqlJobs
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import Sampling
 from service.scoring.score import Serving
-from tests.support.fakes import FakeLLM
+from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.reports import FEW
+from tests.support.sqlite_store import CopiedDatabase
 
 QUICK = RetryPolicy(first_wait_s=0.001, max_wait_s=0.002, give_up_s=30)
 
@@ -54,6 +57,16 @@ class Pipeline:
         await self.calibrator.finish(await self.jobs.running(job_id))
 
 
+@asynccontextmanager
+async def bench_in(folder: Path, llm: Any, num_samples: int = 5) -> AsyncIterator["Bench"]:
+    """Yield a bench with a database in this folder."""
+    database = CopiedDatabase(folder)
+    calibrations = SqlCalibrations(database)
+    jobs = SqlJobs(database, calibrations)
+    yield Bench(jobs, calibrations, FakeEmbedder(24), llm, num_samples)
+    await database.stop()
+
+
 @dataclass
 class Bench:
     """All parts of a calibration, and one call that runs it."""
@@ -74,12 +87,10 @@ class Bench:
         await pipeline.draw(job.id)
         await pipeline.finish(job.id)
         done = await self.jobs.get(job.id)
-        assert done is not None
+        assert done is not None and done.calibration_id is not None
         assert (done.state, done.error) == ("succeeded", None)
-        assert done.calibration_id is not None
         calibration = await self.calibrations.get(done.calibration_id)
         report = await self.calibrations.report(done.calibration_id)
-        assert calibration is not None
-        assert report is not None
+        assert calibration is not None and report is not None
         json.dumps(report, allow_nan=False)
         return calibration, report

@@ -38,17 +38,17 @@ MADE_AT = datetime(2026, 11, 1, 12, 30, tzinfo=UTC)
 
 def small_report(*, with_active: bool = False) -> dict[str, Any]:
     """Return a copy of a report with three maps, and optionally a previously active calibration."""
-    return _stored("report_active" if with_active else "report")
+    return _sent("report_active" if with_active else "report")
 
 
 def deciding_report() -> dict[str, Any]:
     """Return a copy of a report with enough verdicts for a model of P(correct)."""
-    return _stored("report_deciding")
+    return _sent("report_deciding")
 
 
 def evidence_report() -> dict[str, Any]:
     """Return a copy of a report from a world in which the evidence map is the best."""
-    return _stored("report_evidence")
+    return _sent("report_evidence")
 
 
 def evaluation_results() -> dict[str, Any]:
@@ -67,6 +67,11 @@ def one_class_report(right: bool) -> dict[str, Any]:
         counts = (60, 0) if right else (0, 60)
         at |= {"why_none": "one_kind", "right": counts[0], "wrong": counts[1], "log_loss": None}
     return report
+
+
+def _sent(name: str) -> dict[str, Any]:
+    """Return a stored report as the route sends it."""
+    return _stored(name) | {"now": {"active": False, "activated_at": None}, "verdicts": None}
 
 
 def _stored(name: str) -> Any:

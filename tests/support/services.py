@@ -16,7 +16,7 @@ from typing import Any
 import httpx2 as httpx
 import numpy as np
 
-from benchmarks.processes import PYTHON, running
+from benchmarks.processes import PYTHON, running, wait_for
 from tests.support.openai_server import Behaviour, Exchange, OpenAIServer, answers
 
 CITIES = ("Paris", "Lyon", "Nice", "Lille", "Metz")
@@ -98,6 +98,17 @@ def address(process: subprocess.Popen[bytes], log: Path) -> str:
     match = LISTENS.search(log.read_text())
     assert match, log.read_text()
     return match[1]
+
+
+@contextmanager
+def ready(folder: Path, env: dict[str, str]) -> Iterator[str]:
+    """Run a service with these variables and its data in the folder; yield its URL once it is ready."""
+    log = folder / "service.log"
+    env = env | {"EIGENCAL_PORT": "0", "EIGENCAL_DATA_DIR": str(folder)}
+    with running([PYTHON, "-m", "service"], env=env, log=log) as process:
+        url = address(process, log)
+        wait_for(f"{url}/readyz", process, PATIENCE_S)
+        yield url
 
 
 @dataclass

@@ -24,15 +24,9 @@ def rows(count: int = 40, m: int = 8, seed: int = 1) -> list[dict]:
         p = rng.dirichlet(np.full(len(CITIES), 0.5))
         samples = [f"{i} {city}" if rng.random() < 0.3 else str(city) for city in rng.choice(CITIES, m, p=p)]
         hit = rng.random() < 0.5
-        made.append(
-            {
-                "prompt": f"q{i}",
-                "reference": samples[0] if hit else f"none of these {i}",
-                "answer": samples[0],
-                "samples": samples,
-                "logprob": [round(float(x), 3) for x in -rng.gamma(2.0, 1.0, m)],
-            }
-        )
+        row = {"prompt": f"q{i}", "reference": samples[0] if hit else f"none of these {i}"}
+        logprobs = [round(float(x), 3) for x in -rng.gamma(2.0, 1.0, m)]
+        made.append(row | {"answer": samples[0], "samples": samples, "logprob": logprobs})
     return made
 
 
@@ -45,24 +39,13 @@ def write(path: Path, made: Sequence[dict], *, drop: Sequence[str] = ()) -> Path
 
 def stored(made: Sequence[dict], *, tells: bool = True) -> list[DevRow]:
     """Return the rows as `DevRow`s. tells: with their log-probabilities."""
-    return [
-        replace(
-            DevRow(
-                i + 1,
-                None,
-                (row["reference"],),
-                prompt=row["prompt"],
-                samples=tuple(row["samples"]),
-                answer=row["answer"],
-            ),
-            draws=tuple(
-                Draw(text, total_logprob=logprob if tells else None)
-                for text, logprob in zip(row["samples"], row["logprob"], strict=True)
-            ),
-            complete=True,
-        )
-        for i, row in enumerate(made)
-    ]
+    kept = []
+    for i, row in enumerate(made):
+        logprobs = row["logprob"] if tells else [None] * len(row["samples"])
+        draws = tuple(Draw(t, total_logprob=p) for t, p in zip(row["samples"], logprobs, strict=True))
+        texts = {name: row[name] for name in ("prompt", "answer")} | {"samples": tuple(row["samples"])}
+        kept.append(replace(DevRow(i + 1, None, (row["reference"],), **texts), draws=draws, complete=True))
+    return kept
 
 
 def split(made: Sequence[dict], dimension: int = 24, *, tells: bool = True) -> Split:

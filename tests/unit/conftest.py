@@ -1,10 +1,19 @@
-"""Fixtures of databases."""
+"""Fixtures of databases, and a limit of time."""
 
+import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.postgres import Cluster
+
+
+@pytest.fixture
+async def bounded() -> AsyncIterator[None]:
+    """End a test that waits for ever. A guard only: the machine may be busy."""
+    async with asyncio.timeout(300):
+        yield
 
 
 def _new(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:

@@ -7,12 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from service.calibration.calibration import service_fingerprint
 from service.calibration.files import UploadLimits, read_file
-from service.calibration.rows import FEW_ROWS, MIN_USABLE_ROWS, ROW_FIELDS, DevRow
-from service.embedding.port import EmbedderIdentity
-from service.jobs.model import CalibrateOptions
-from service.llm.port import LLMIdentity, Sampling
+from service.calibration.rows import ROW_FIELDS, DevRow
 from service.report.words import about_data, about_fit, about_improvement, about_verdicts, few_of_a_kind
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "calibrating.md").read_text("utf-8")
@@ -42,24 +38,9 @@ def test_every_field_of_a_row_is_documented() -> None:
     assert table("| field |") == {*ROW_FIELDS} - {"tokens"}
 
 
-def test_every_option_is_documented() -> None:
-    assert table("| option |") == set(CalibrateOptions.model_fields)
-
-
 def test_every_warning_is_documented() -> None:
     source = "".join(
         inspect.getsource(about) for about in (about_data, about_verdicts, about_fit, about_improvement)
     )
     few = {warning["code"] for warning in few_of_a_kind(np.array([True, True, False]))}
     assert table("| code |") == set(re.findall(r'caution\(\s*"(\w+)"', source)) | few
-
-
-def test_every_part_of_the_fingerprint_is_documented() -> None:
-    embedder = EmbedderIdentity("e", "1", 4, "float32", empty_answers="embedded", kernel="llm", comparer="c")
-    made = service_fingerprint(LLMIdentity("m", "chat", "s"), Sampling(), embedder)
-    assert table("| part |") == set(made.parts())
-
-
-def test_documented_numbers_of_rows_match_the_code() -> None:
-    assert f"Below {FEW_ROWS} the report warns" in GUIDE
-    assert f"fewer than {MIN_USABLE_ROWS} are refused" in GUIDE

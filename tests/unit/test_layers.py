@@ -14,7 +14,7 @@ CLIENT = ROOT / "clients" / "python" / "src" / "eigencal"
 ROOMS = (
     *("errors", "ids", "lru", "heavy_json", "field_names", "addresses", "spectral"),
     *("transport", "remote", "sharing", "store", "llm", "embedding", "claims", "tracing", "api"),
-    *("calibration", "scoring", "report", "jobs", "proxy", "gateways", "admin"),
+    *("calibration", "scoring", "report", "jobs", "proxy", "gateways", "admin", "console"),
     *("settings", "server", "app", "cli", "__main__"),
 )
 WIRING = {"settings", "app", "cli"}  # no room imports these

@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.processes import free_port
-from service.cli import _check_address, cli
+from service.cli import cli
 
 ROOT = Path(__file__).parents[2]
 # Remote servers that are down: no loading and no waiting.
@@ -28,6 +28,24 @@ def taken() -> Iterator[int]:
     """Yield a port that is in use."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         yield other.getsockname()[1]
+
+
+@contextmanager
+def service(settings: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """Run the service with these variables; kill it at the end."""
+    command = [sys.executable, "-m", "service"]
+    pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.DEVNULL, "text": True}
+    with subprocess.Popen(command, cwd=ROOT, env=os.environ | settings, **pipes) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def urls_of(process: subprocess.Popen[str], number: int) -> list[str]:
+    """Return the addresses that the service logs."""
+    lines = (line for line in process.stderr or () if "running on" in line)
+    return [line.split("running on ")[1].split()[0] for line in islice(lines, number)]
 
 
 def test_port_in_use_is_reported_before_loading(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -51,49 +69,29 @@ def test_torch_and_numpy_threads_do_not_spin(monkeypatch: pytest.MonkeyPatch) ->
     assert (os.environ["OMP_WAIT_POLICY"], os.environ["OPENBLAS_NUM_THREADS"]) == ("passive", "1")
 
 
-@pytest.mark.parametrize("host", ["192.0.2.1", "no such host"])
-def test_foreign_address_is_named(host: str) -> None:
-    with pytest.raises(OSError, match=f"EIGENCAL_HOST={host} EIGENCAL_PORT=0 .*[^: ]\\.$"):
-        _check_address(host, 0)
-
-
 def test_process_logs_its_address_answers_and_stops_cleanly(tmp_path: Path) -> None:
     settings = REMOTE | {"EIGENCAL_PORT": "0", "EIGENCAL_DATA_DIR": str(tmp_path)}
-    with subprocess.Popen(
-        [sys.executable, "-m", "service"],
-        cwd=ROOT,
-        env=os.environ | settings,
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-    ) as process:
-        assert process.stderr is not None
-        log_line = next(line for line in process.stderr if "running on" in line)
-        url = log_line.split("running on ")[1].split()[0]
+    with service(settings) as process:
+        [url] = urls_of(process, 1)
         assert httpx.get(f"{url}/healthz", trust_env=False, timeout=60).status_code == 200
-        process.send_signal(signal.SIGTERM)
-        rest = process.stderr.read()
-    assert process.returncode == -signal.SIGTERM
-    assert "Application shutdown complete" in rest and "Traceback" not in rest
+        assert stopped(process)
+
+
+def stopped(process: subprocess.Popen[str]) -> bool:
+    """Stop the service; return True if it stopped cleanly."""
+    process.send_signal(signal.SIGTERM)
+    assert process.stderr is not None
+    rest = process.stderr.read()
+    assert process.wait() == -signal.SIGTERM
+    return "Application shutdown complete" in rest and "Traceback" not in rest
 
 
 def test_health_port_answers_while_the_main_port_is_full(tmp_path: Path) -> None:
     settings = REMOTE | {"EIGENCAL_PORT": str(free_port()), "EIGENCAL_DATA_DIR": str(tmp_path)}
     settings["EIGENCAL_HEALTH_PORT"] = str(free_port())
     with contextlib.ExitStack() as stack:
-        process = stack.enter_context(
-            subprocess.Popen(
-                [sys.executable, "-m", "service"],
-                cwd=ROOT,
-                env=os.environ | settings,
-                stderr=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                text=True,
-            )
-        )
-        stack.callback(process.kill)
-        assert process.stderr is not None
-        urls = [line.split("running on ")[1].split()[0] for line in islice(running(process.stderr), 2)]
+        process = stack.enter_context(service(settings))
+        urls = urls_of(process, 2)
         assert urls == [f"http://127.0.0.1:{settings[f'EIGENCAL_{name}PORT']}" for name in ("", "HEALTH_")]
         for _ in range(750):
             silent = socket.create_connection(("127.0.0.1", int(settings["EIGENCAL_PORT"])))
@@ -105,14 +103,7 @@ def test_health_port_answers_while_the_main_port_is_full(tmp_path: Path) -> None
                 assert http.get(f"{url}/readyz").json()["code"] == "embedder_unavailable"
             assert http.get(f"{urls[0]}/").status_code == 200
             assert http.get(f"{urls[1]}/").json()["code"] == "not_found"
-        process.send_signal(signal.SIGTERM)
-        rest = process.stderr.read()
-        assert process.wait() == -signal.SIGTERM
-    assert "Application shutdown complete" in rest and "Traceback" not in rest
-
-
-def running(log: Iterable[str]) -> Iterator[str]:
-    return (line for line in log if "running on" in line)
+        assert stopped(process)
 
 
 def test_a_health_port_in_use_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

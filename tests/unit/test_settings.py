@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -69,21 +68,6 @@ def test_few_shot_text_stops_at_a_newline() -> None:
     assert few_shot.default_stop(messages=True) == ()
     assert Settings().default_stop(messages=False) == ()
     assert Settings(stop=["."]).default_stop(messages=True) == (".",)
-
-
-def test_chat_model_gets_a_larger_token_limit() -> None:
-    def limits(**settings: Any) -> tuple[int, int]:
-        made = Settings(**settings)
-        return made.default_max_tokens(messages=False), made.default_max_tokens(messages=True)
-
-    assert limits() == (256, 256)
-    assert limits(system_prompt="Be brief.", prompt_template="Say: {prompt}") == (
-        256,
-        256,
-    )
-    assert limits(few_shot="Q: 1+1?\nA: 2\n") == (64, 256)
-    assert limits(llm_api="completions") == (64, 256)
-    assert limits(max_tokens=300) == (300, 300)
 
 
 def test_a_bare_prompt_and_a_conversation_share_their_calibrations(tmp_path: Path) -> None:

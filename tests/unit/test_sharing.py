@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 import pytest
 
@@ -11,13 +11,9 @@ from service import sharing
 from service.errors import Overloaded
 from service.llm.admission import AdmissionQueue
 from service.llm.port import Priority
-from service.sharing import OWNER, FairQueue, FairSemaphore, Places, Threads
+from service.sharing import OWNER, FairQueue, FairSemaphore, Threads
 
-
-@pytest.fixture(autouse=True)
-async def bounded() -> AsyncIterator[None]:
-    async with asyncio.timeout(60):
-        yield
+pytestmark = pytest.mark.usefixtures("bounded")
 
 
 @contextmanager
@@ -27,28 +23,6 @@ def owner(name: str) -> Iterator[None]:
         yield
     finally:
         OWNER.reset(token)
-
-
-def most_of(places: Places, name: str, stack: ExitStack) -> int:
-    """Take all slots that a key may have and return their number."""
-    number = 0
-    with owner(name):
-        while places.has_room():
-            stack.enter_context(places.held())
-            number += 1
-    return number
-
-
-async def test_each_of_many_keys_gets_a_slot() -> None:
-    places = Places(80)
-    with ExitStack() as stack:
-        taken = [most_of(places, name, stack) for name in "abcd"]
-    assert taken[0] == 64 and all(number >= 1 for number in taken)
-    assert places.free == 80 and most_of(places, "a", ExitStack()) == 64
-
-
-async def test_callers_without_keys_may_take_all_slots() -> None:
-    assert most_of(Places(17), "", ExitStack()) == 17
 
 
 async def test_a_queue_serves_the_keys_in_turn_and_each_key_in_order() -> None:

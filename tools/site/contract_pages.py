@@ -103,7 +103,7 @@ class ContractPages:
     def _answers(self, operation: Mapping[str, Any]) -> Iterator[str]:
         for status, answer in operation["responses"].items():
             contents = {k: v for k, v in answer.get("content", {}).items() if k != PROBLEM}
-            if contents or status.startswith("2"):
+            if contents or status.startswith(("2", "3")):
                 yield f"**Answer `{status}`**: {_description(answer['description'])}\n"
                 for header, definition in answer.get("headers", {}).items():
                     yield f"- header `{header}`: {definition.get('description', '')}"

@@ -71,7 +71,11 @@ def client_pages(folder: Path) -> dict[str, str]:
 def home(readme: str) -> str:
     """Return the README as the site's first page. Files that the site lacks are named without a link."""
     linked = readme.replace("](docs/", "](").replace("](clients/", "](../clients/")
-    return re.sub(r"\[([^]]*)\]\((?:CONTRIBUTING\.md|decisions|\.\./clients/openapi\.json)\)", r"\1", linked)
+    return re.sub(
+        r"\[([^]]*)\]\((?:CONTRIBUTING\.md|SECURITY\.md|decisions|\.\./clients/openapi\.json)\)",
+        r"\1",
+        linked,
+    )
 
 
 def for_site(readme: str) -> str:

@@ -9,7 +9,7 @@ export interface paths {
         };
         /**
          * List the paths of the service
-         * @description Return the paths of the service as JSON, or as HTML if the request prefers it.
+         * @description Return the paths of the service. A browser is redirected to the console.
          */
         get: operations["root__get"];
         put?: never;
@@ -52,7 +52,7 @@ export interface paths {
         };
         /**
          * List all calibrations
-         * @description Return all calibrations, latest first, as JSON, or as HTML if the request prefers it.
+         * @description Return all calibrations, latest first. A browser is redirected to the console.
          */
         get: operations["get_calibrations_calibrations_get"];
         put?: never;
@@ -451,6 +451,11 @@ export interface paths {
          *     `target_error`, the response has a decision: let the `candidate` or, without one, the `answer` through, or
          *     hold it back. With `effort` `none`, no answers are drawn: the `candidate` is judged by its log-probability
          *     alone, and there is no spectrum.
+         *
+         *     With `Accept: text/event-stream` the response is a stream: an event `answer` with `{"text": ...}` as each
+         *     drawn answer ends, then `score` with the score, or `error` with the problem. The score decides: after a
+         *     retry, an answer of an event may not be among the scored answers. An error before the first event is an
+         *     ordinary response.
          */
         post: operations["post_score_score_post"];
         delete?: never;
@@ -737,7 +742,7 @@ export interface components {
             activate?: "if_better" | "always" | "never";
             /**
              * Compare
-             * @description How answers are compared, as in `POST /score`. A calibration applies to one way only. Left out: the service's setting. Claims are compared by `embeddings`.
+             * @description How answers are compared, as in `POST /score`. A calibration applies to one way only. Left out: the service's setting.
              * @enum {string}
              */
             compare?: "embeddings" | "llm";
@@ -811,7 +816,7 @@ export interface components {
             activate?: "if_better" | "always" | "never";
             /**
              * Compare
-             * @description How answers are compared, as in `POST /score`. A calibration applies to one way only. Left out: the service's setting. Claims are compared by `embeddings`.
+             * @description How answers are compared, as in `POST /score`. A calibration applies to one way only. Left out: the service's setting.
              * @enum {string}
              */
             compare?: "embeddings" | "llm";
@@ -872,7 +877,7 @@ export interface components {
         };
         /**
          * CalibrationOut
-         * @description A calibration. Only `active`, `activated_at` and `data_kept` can change.
+         * @description A calibration. The fit does not change; `active`, `applies_now`, `data_kept` and `promise` can.
          */
         CalibrationOut: {
             /**
@@ -973,11 +978,16 @@ export interface components {
             parameters: components["schemas"]["ParametersOut"][];
             /**
              * Projection Ece
-             * @description Projection ECE on held-out rows, 0..1: the gap between `lambda_max` and the observed projection. Null for calibrations of earlier releases.
+             * @description Projection ECE on held-out rows, 0..1: the gap between `lambda_max` and the observed projection. Null for calibrations of earlier development versions.
              */
             projection_ece: number | null;
             /** @description The promise of a decision with the full number of answers. It is made for the configured target error. If that error cannot be promised or is not set, it is made for the lowest error that can be promised. Null if no error can be promised. */
             promise: components["schemas"]["PromiseOut"] | null;
+            /**
+             * Raw Projection Ece
+             * @description Projection ECE of raw scores on the held-out rows, 0..1. Null for calibrations of earlier development versions.
+             */
+            raw_projection_ece: number | null;
             /**
              * Rows
              * @description Number of rows used in the fit.
@@ -1474,6 +1484,22 @@ export interface components {
             uncalibrated: number[];
         };
         /**
+         * Group
+         * @description Samples that say the same.
+         */
+        Group: {
+            /**
+             * Answer
+             * @description The most frequent text of the group.
+             */
+            answer: string;
+            /**
+             * Samples
+             * @description Positions of its samples in `samples`, from 0.
+             */
+            samples: number[];
+        };
+        /**
          * Health
          * @description The process is running.
          */
@@ -1570,7 +1596,7 @@ export interface components {
              * Stage
              * @description Current stage of a running job.
              */
-            stage: ("sampling" | "comparing" | "embedding" | "fitting" | "reporting") | null;
+            stage: ("sampling" | "embedding" | "comparing" | "fitting" | "reporting") | null;
             /**
              * Started At
              * @description Time of the first run.
@@ -2104,6 +2130,11 @@ export interface components {
             /** @description Evidence from the log-probabilities. Null unless every answer has a log-probability. */
             evidence: components["schemas"]["Evidence"] | null;
             /**
+             * Groups
+             * @description The samples grouped by meaning, largest group first. Unlike modes, which are eigenvectors, the groups divide the samples.
+             */
+            groups?: components["schemas"]["Group"][] | null;
+            /**
              * Id
              * @description Id of the score.
              */
@@ -2224,7 +2255,7 @@ export interface components {
             claims?: boolean;
             /**
              * Compare
-             * @description How distinct answers are compared. `embeddings`: by their embeddings. `llm`: the LLM is also asked whether both answers of a pair say the same. Left out: the service's setting.
+             * @description How distinct answers are compared. `embeddings`: by their embeddings. `llm`: the LLM is also asked whether both answers of a pair say the same, and whether claims and sentences do. Left out: the service's setting.
              * @enum {string}
              */
             compare?: "embeddings" | "llm";
@@ -2276,7 +2307,7 @@ export interface components {
              *       "modes"
              *     ]
              */
-            return?: ("samples" | "modes" | "spectrum")[];
+            return?: ("samples" | "modes" | "spectrum" | "groups")[];
             /**
              * Samples
              * @description Answers already drawn. The LLM is not called. Empty answers are left out, unless EIGENCAL_EMPTY_ANSWERS gives them a meaning. At least two are needed. One is enough if it has a log-probability and a calibration by evidence fits.
@@ -2339,7 +2370,7 @@ export interface components {
         Timings: {
             /**
              * Compare
-             * @description Comparison of the answers by the LLM, after `embed`. Null if the LLM was not asked.
+             * @description Comparison of answers and claims by the LLM, after `embed`. Null if the LLM was not asked.
              */
             compare?: number | null;
             /**
@@ -2486,15 +2517,21 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Paths by name, as JSON or as a page. */
+            /** @description Successful Response */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["Root"];
-                    "text/html": string;
                 };
+            };
+            /** @description To the console, if the request prefers HTML. */
+            303: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
         };
     };
@@ -2629,7 +2666,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Calibrations, latest first, as JSON or as a page. */
+            /** @description Successful Response */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2716,14 +2753,21 @@ export interface operations {
                      *           "target_error": 0.1,
                      *           "threshold": 0.71
                      *         },
+                     *         "raw_projection_ece": 0.214,
                      *         "rows": 300,
                      *         "temperature": 0.92
                      *       }
                      *     ]
                      */
                     "application/json": components["schemas"]["CalibrationOut"][];
-                    "text/html": string;
                 };
+            };
+            /** @description To the console, or to its sign-in, if the request prefers HTML. */
+            303: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Unauthorized */
             401: {
@@ -2926,6 +2970,7 @@ export interface operations {
                      *           "target_error": 0.1,
                      *           "threshold": 0.71
                      *         },
+                     *         "raw_projection_ece": 0.214,
                      *         "rows": 300,
                      *         "temperature": 0.92
                      *       }
@@ -3070,6 +3115,7 @@ export interface operations {
                      *         "target_error": 0.1,
                      *         "threshold": 0.71
                      *       },
+                     *       "raw_projection_ece": 0.214,
                      *       "rows": 300,
                      *       "temperature": 0.92
                      *     }
@@ -3222,6 +3268,7 @@ export interface operations {
                      *         "target_error": 0.1,
                      *         "threshold": 0.71
                      *       },
+                     *       "raw_projection_ece": 0.214,
                      *       "rows": 300,
                      *       "temperature": 0.92
                      *     }
@@ -3432,6 +3479,13 @@ export interface operations {
                     "application/json": Record<string, never>;
                     "text/html": string;
                 };
+            };
+            /** @description To the console's sign-in, if a browser sends no valid key. */
+            303: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Unauthorized */
             401: {
@@ -4451,6 +4505,14 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Score"];
+                    /**
+                     * @example event: answer
+                     *     data: {"text": "Paris"}
+                     *
+                     *     event: score
+                     *     data: {"answer": "Paris", ...}
+                     */
+                    "text/event-stream": string;
                 };
             };
             /** @description Unauthorized */

@@ -6,15 +6,11 @@ from pathlib import Path
 import pytest
 
 from service.calibration.rows import DevRow
-from service.calibration.store import SqlCalibrations
 from service.claims.comparison import PROMPT_VERSION
 from service.errors import Conflict, LLMError, LLMUnavailable
 from service.jobs.model import JobOptions
-from service.jobs.store import SqlJobs
 from tests.support.comparing import ComparingLLM
-from tests.support.fakes import FakeEmbedder
-from tests.support.pipeline import Bench, Pipeline
-from tests.support.sqlite_store import CopiedDatabase
+from tests.support.pipeline import Bench, Pipeline, bench_in
 
 BY_LLM = JobOptions(compare="llm", prior_weight=0)
 
@@ -31,10 +27,8 @@ def made_rows(count: int = 12) -> list[DevRow]:
 
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    database = CopiedDatabase(tmp_path)
-    calibrations = SqlCalibrations(database)
-    yield Bench(SqlJobs(database, calibrations), calibrations, FakeEmbedder(24), ComparingLLM(first_word))
-    await database.stop()
+    async with bench_in(tmp_path, ComparingLLM(first_word)) as made:
+        yield made
 
 
 async def test_comparing_model_is_part_of_the_calibration(bench: Bench) -> None:
@@ -46,14 +40,6 @@ async def test_comparing_model_is_part_of_the_calibration(bench: Bench) -> None:
     assert by_words.fingerprint.differs(calibration_.fingerprint) == ["comparer", "kernel"]
     # For the LLM the reference means the same as two of three answers, without any word in common.
     assert calibration_.headline().depolarization < by_words.headline().depolarization
-
-
-async def test_sampled_answers_are_compared(bench: Bench) -> None:
-    bench.llm.default = ("Paris for one", "Paris it is", "Lyon it is")
-    rows = [DevRow(i + 1, None, ("Paris of course",), prompt=f"q{i}") for i in range(12)]
-    calibration_, _ = await bench.run(rows, BY_LLM)
-    assert (calibration_.fingerprint.source, calibration_.fingerprint.kernel) == ("service", "llm")
-    assert {"Paris for one", "Paris of course"} <= {text for pair in bench.llm.compared for text in pair}
 
 
 async def test_interrupted_job_repeats_no_comparison(bench: Bench) -> None:

@@ -8,12 +8,9 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from service.calibration.files import UploadLimits, check_size, read_examples, read_file
 from service.calibration.rows import ClaimIn, DevRow, Verdict, write_row
-from service.calibration.store import encode_row
 from service.errors import BodyTooLarge, InvalidDevData
 from service.llm.port import Message
 from tests.support.devdata import ONE, good, jsonl, refused, rows_of
@@ -27,10 +24,14 @@ def csv_of(rows):
     return file.getvalue().encode()
 
 
+def in_both_formats(reference):
+    rows = [{"prompt": "Q?", "reference": reference}]
+    return csv_of(rows), jsonl(rows)
+
+
 def problems(data, limits=ONE):
-    return [
-        (error["line"], error["field"], error["reason"]) for error in refused(data, limits).extra["errors"]
-    ]
+    errors = refused(data, limits).extra["errors"]
+    return [(error["line"], error["field"], error["reason"]) for error in errors]
 
 
 class TestRows:
@@ -62,20 +63,6 @@ class TestRows:
         of_facts = {"fact_logprob": -1.0, "least_logprob": -0.5}
         (read,) = rows_of(jsonl([{"prompt": "p", "claims": [claim | of_facts | {"logprob_per_word": -1.0}]}]))
         assert read.claims == (ClaimIn(**claim, **of_facts),)
-
-    def test_messages_replace_a_prompt(self):
-        messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Q?"}]
-        (read,) = rows_of(jsonl([{"messages": messages, "reference": "a"}]))
-        assert read.messages == (Message("system", "Be brief."), Message("user", "Q?"))
-        assert read.prompt is None
-        assert rows_of(write_row(read)) == [read]
-
-    def test_blank_lines_count_and_rows_can_be_read_more_than_once(self):
-        text = b"\xef\xbb\xbf\r\n" + jsonl(good(1)).replace(b"\n", b"\r\n") + b"\n  \n" + jsonl(good(1, 1))
-        data = read_file(io.BytesIO(text.rstrip()), ONE)
-        for _ in range(2):
-            assert [row.line for row in data.rows()] == [2, 5]
-        assert (data.num_rows, data.num_texts) == (2, 2 * (20 + 1))
 
     @pytest.mark.parametrize(
         ("changed", "field", "message"),
@@ -112,12 +99,6 @@ class TestRows:
         assert (line, named) == (1, field)
         assert message in reason
 
-    def test_each_invalid_field_is_reported_once(self):
-        row = {"prompt": "Q?", "reference": ["", 1], "id": [], "samples": [1] * 9, "correct": 1}
-        problems_ = problems(jsonl([row]))
-        assert sorted(field for _, field, _ in problems_) == ["correct", "id", "reference", "samples"]
-        assert all(len(reason) < 150 for *_, reason in problems_)
-
     def test_number_of_reported_errors_is_limited(self):
         turn = {f"f{n}": n for n in range(5_000)}
         ((_, _, reason),) = problems(jsonl([{"reference": "a", "messages": [turn]}]))
@@ -142,22 +123,10 @@ class TestRows:
 
 
 class TestErrors:
-    def test_the_first_twenty_bad_rows_are_listed_and_all_counted(self):
-        error = refused(jsonl([*good(5), *({"prompt": "Q?", "answer": 3} for _ in range(50))]))
-        assert (error.code, error.extra["total_bad"]) == ("invalid_dev_data", 50)
-        assert [e["line"] for e in error.extra["errors"]] == [n for n in range(6, 26) for _ in range(2)]
-        error_ = error.extra["errors"][0]
-        assert error_["loc"] == ["file", 6, error_["field"]]
-        assert error_["msg"] == error_["reason"]
-
     def test_an_id_given_twice_names_both_lines(self):
         ((line, field, reason),) = problems(jsonl([*good(5), {"id": "3", "prompt": "Q?", "reference": "a"}]))
         assert (line, field) == (6, "id")
         assert "line 4" in reason
-
-    def test_errors_do_not_quote_rows(self):
-        error = refused(jsonl([{"prompt": "my secret", "reference": ["secret", ""], "id": "secret" * 50}]))
-        assert "secret" not in json.dumps(error.extra) + error.detail
 
     def test_too_few_rows(self):
         assert "only 9 usable rows; at least 10" in refused(jsonl(good(9)), UploadLimits()).detail
@@ -171,14 +140,6 @@ class TestErrors:
 
 
 class TestCsv:
-    def test_quotes_commas_and_newlines_inside_quotes(self):
-        text = 'prompt,reference,id\n"Who said ""hi"",\nand\r\nwhen?",she,1\n\n"",x,2\nA 5" disk?,[sic] C,3\n'
-        assert [(line, field) for line, field, _ in problems(text.encode())] == [(6, "prompt")]
-        row, other = rows_of(b"\xef\xbb\xbf" + text.replace('\n"",x,2', "").encode())
-        assert row.prompt == 'Who said "hi",\nand\r\nwhen?'
-        assert (row.line, row.id, row.references) == (2, "1", ("she",))
-        assert (other.prompt, other.references) == ('A 5" disk?', ("[sic] C",))
-
     def test_size_limit_applies_to_the_whole_multiline_row(self):
         text = b'prompt,reference\nQ?,a\n"' + b"Q?\n" * 30 + b'",a\n'
         ((line, _, reason),) = problems(text, UploadLimits(min_rows=1, max_row_bytes=60))
@@ -223,26 +184,8 @@ class TestCsv:
         ],
     )
     def test_lists_as_text_are_read(self, printed, texts):
-        for rows in (
-            csv_of([{"prompt": "Q?", "reference": printed(texts)}]),
-            jsonl([{"prompt": "Q?", "reference": printed(texts)}]),
-        ):
+        for rows in in_both_formats(printed(texts)):
             assert rows_of(rows)[0].references == tuple(texts)
-
-    def test_squads_answers_are_read_as_an_object(self):
-        (row,) = rows_of(jsonl([{"prompt": "Q?", "reference": {"text": ["a", "b"], "answer_start": [1, 2]}}]))
-        assert row.references == ("a", "b")
-
-    @pytest.mark.parametrize(
-        "printed", [str, lambda value: str(np.array(value)), lambda value: repr(np.array(value))]
-    )
-    def test_other_cells_of_lists_are_read(self, printed):
-        fields = {"samples": printed(["a's", "b c", ""]), "logprobs": printed([-1.0, -2.5, -1e-7])}
-        turns = str([{"role": "user", "content": "It's?"}])
-        (row,) = rows_of(csv_of([{"messages": turns, "reference": "a", **fields}]))
-        assert row.samples == ("a's", "b c", "")
-        assert row.logprobs == (-1.0, -2.5, -1e-7)
-        assert row.messages == (Message("user", "It's?"),)
 
     @pytest.mark.parametrize(
         "text",
@@ -260,10 +203,7 @@ class TestCsv:
         ],
     )
     def test_text_that_only_starts_like_a_list_is_kept(self, text):
-        for rows in (
-            csv_of([{"prompt": "Q?", "reference": text}]),
-            jsonl([{"prompt": "Q?", "reference": text}]),
-        ):
+        for rows in in_both_formats(text):
             assert rows_of(rows)[0].references == (text,)
 
     @pytest.mark.parametrize(
@@ -281,10 +221,7 @@ class TestCsv:
         ],
     )
     def test_unreadable_list_is_refused_with_the_right_format(self, text):
-        for rows in (
-            csv_of([{"prompt": "Q?", "reference": text}]),
-            jsonl([{"prompt": "Q?", "reference": text}]),
-        ):
+        for rows in in_both_formats(text):
             ((_, field, reason),) = problems(rows)
             assert field == "reference"
             assert 'write a list of texts as JSON, such as ["Paris", "City of Light"]' in reason
@@ -341,10 +278,6 @@ class TestCsv:
         assert first[:2] == (2, field)
         assert message in first[2]
         assert second[:2] == (5, "reference")
-
-    def test_a_field_may_be_as_long_as_a_row(self):
-        (row,) = rows_of(b'prompt,reference\n"' + b"x" * 900_000 + b'",a\n')
-        assert row.prompt == "x" * 900_000
 
 
 class TestFiles:
@@ -433,27 +366,7 @@ class TestSize:
             check_size(read_examples(good(11), limits), limits)
 
 
-texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-filled = texts.filter(str.strip)
-labels = {
-    "references": st.lists(filled, min_size=1, max_size=4).map(tuple),
-    "samples": st.lists(texts, min_size=2, max_size=5).map(tuple),
-    "answer": st.none() | texts,
-    "correct": st.none() | st.booleans(),
-}
-turns = st.lists(st.builds(Message, st.sampled_from(["system", "user"]), texts), min_size=1, max_size=3)
-dev_rows = st.builds(DevRow, line=st.just(1), id=st.none() | filled, prompt=filled, **labels) | st.builds(
-    DevRow, line=st.just(1), id=st.none(), messages=turns.map(tuple), **labels
-)
-
-
 class TestExport:
-    @given(dev_rows)
-    @example(DevRow(1, None, ("['Paris', 'Lyon']",), "Q?"))
-    @example(DevRow(1, None, (" array([1, 2])",), "Q?"))
-    def test_written_rows_are_read_back(self, row):
-        assert rows_of(write_row(row)) == [row]
-
     def test_verdicts_are_exported_but_not_read(self):
         row = DevRow(1, "a", ("b",), "Ü?", verdict=Verdict("b", True, "equal"))
         content = json.loads(write_row(row))
@@ -464,13 +377,3 @@ class TestExport:
             "verdict": {"answer": "b", "correct": True, "rule": "equal"},
         }
         assert rows_of(write_row(row))[0].verdict is None
-
-    def test_lone_surrogate_can_be_written(self):
-        row = DevRow(1, None, ("a",), "Q?", samples=("\ud83d", "x"))
-        assert rows_of(write_row(row))[0].samples == ("?", "x")
-
-
-def test_only_set_fields_of_a_row_are_stored_and_hashed() -> None:
-    """Otherwise a field added by a release would turn a repeated upload into another one."""
-    stored = encode_row(DevRow(7, None, ("Paris",), prompt="Capital?", samples=("Paris", "Lyon")))
-    assert stored["content"] == {"id": None, "references": ("Paris",), "prompt": "Capital?"}

@@ -57,7 +57,7 @@ def scored(row: DevRow, m: int, map_: EvidenceMap | DepolarizedMap | Temperature
     texts, index = distinct([draw.text for draw in row.draws[:m]])
     answer = None if row.answer is None else row.answer.strip()
     vectors = vectors_of(distinct([*texts, *TEXTS, "Metz"])[0])
-    counts, spectrum_ = np.bincount(index), spectrum(vectors[: len(texts)], np.bincount(index), dimension=D)
+    spectrum_ = spectrum(vectors[: len(texts)], np.bincount(index), dimension=D)
     evidence = evidence_of(row.draws[:m], index)
     served_by = map_
     if isinstance(map_, EvidenceMap):
@@ -66,7 +66,7 @@ def scored(row: DevRow, m: int, map_: EvidenceMap | DepolarizedMap | Temperature
     assert not isinstance(served_by, EvidenceMap)
     served = served_by.serve(spectrum_.eigenvalues, D)
     if answer is None:
-        answer = find_modes(spectrum_, served, texts, counts)[0].answer
+        answer = find_modes(spectrum_, served, texts, index)[0].answer
     text = vectors[distinct([*texts, *TEXTS, "Metz"])[0].index(answer)]
     p = born_probability_of(spectrum_, served, vectors[: len(texts)], text).probability
     columns = answer_features(served.lambda_max, p)
@@ -121,15 +121,15 @@ def observed(row: DevRow, m: int, applied: ServedCalibration) -> Observation:
     """Return the observation of a score by the first m answers, with the row's `answer` as candidate."""
     texts, index = distinct([draw.text for draw in row.draws[:m]])
     candidate = (row.answer or "").strip()
-    known, counts = with_candidate(texts, candidate), np.bincount(index)
+    known = with_candidate(texts, candidate)
     all_texts_ = distinct([*known, *TEXTS, "Metz"])[0]
     space = vectors_of(all_texts_)[: len(known)]
-    found = spectrum(space[: len(texts)], counts, dimension=D)
+    found = spectrum(space[: len(texts)], np.bincount(index), dimension=D)
     generation, evidence = Generation(row.draws[:m], m, ""), evidence_of(row.draws[:m], index)
     return Observation(
         generation,
         texts,
-        counts,
+        index,
         candidate,
         known,
         space,
@@ -172,35 +172,6 @@ def test_answers_count_only_if_each_has_a_log_probability() -> None:
     assert LabelledRows(replace(material(stored), made_by=by_llm)).counting_answer() is None
 
 
-def test_text_judged_by_itself_has_its_own_verdict_and_support() -> None:
-    answers = ("Paris", "Metz", "I don't know.", " Paris ")
-    stored = [
-        replace(row, answer=text, answer_logprob=-1.0, correct=correct)
-        for row, text, correct in zip(rows(4), answers, (None, None, None, False), strict=True)
-    ]
-    texts = LabelledRows(material([replace(item, draws=rows(1)[0].draws) for item in stored])).at(0)
-    assert texts.right.tolist() == [True, False, False, False]
-    assert texts.supported.tolist() == [True, True, False, True]
-    assert texts.rows.missing_mass == pytest.approx(np.full(4, 1 - np.exp(-1.0)))
-
-
-def test_first_answers_equal_a_material_with_fewer_samples() -> None:
-    whole = material(rows())
-    at_once = LabelledRows(whole)
-    # A verdict without an answer is about all samples, or about the first ones only.
-    full = [whole.rows[i] for i in whole.full]
-    same = np.array([row.correct is None or row.answer is not None for row in full])
-    for m in range(1, M + 1):
-        apart = first_answers(whole, m)
-        assert apart.full.tolist() == list(range(len(whole.full)))
-        result, alone = at_once.at(m), LabelledRows(apart).at(m)
-        assert np.array_equal(result.right[same], alone.right[same])
-        assert np.array_equal(alone.right, LabelledRows(apart).right)
-        map_ = EvidenceMap(1.1, 0.1, 0.3)
-        for name, values in result.columns(map_).items():
-            np.testing.assert_allclose(values, alone.columns(map_)[name], rtol=1e-12, atol=1e-12)
-
-
 def test_first_answers_keep_logprobs_if_a_later_one_has_none() -> None:
     stored = rows()
     last = replace(stored[0].draws[-1], total_logprob=None)
@@ -211,51 +182,3 @@ def test_first_answers_keep_logprobs_if_a_later_one_has_none() -> None:
         whole.at(M).columns(EvidenceMap(1.0, 0.0, 1.0))
     assert whole.at(M - 1).rows.missing_mass is not None
     assert set(LabelledRows(material(rows(logprobs=False))).at(M).columns(Identity())) == {AGREEMENT}
-
-
-def test_the_judged_answer_is_embedded_stripped() -> None:
-    stored = rows()
-    texts = all_texts(stored)
-    assert "Metz" in texts
-    assert " Metz " not in texts
-    made = material(stored)
-    vectors = vectors_of(texts)
-    for row, judged in zip(made.rows, made.judged, strict=True):
-        if row.answer is None:
-            assert judged is None
-        else:
-            assert np.array_equal(judged, vectors[texts.index(row.answer.strip())])
-
-
-def test_verdict_follows_the_dominant_answer_of_the_first_samples() -> None:
-    draws = tuple(Draw(text) for text in ("Paris", "Lyon", "Lyon", "Lyon", "Lyon", "Lyon"))
-    bare = replace(DevRow(1, None, ("Paris",), prompt="q"), draws=draws, complete=True)
-    answered = replace(bare, answer="Metz")
-    text_ = replace(bare, correct=True)
-    full_rows = LabelledRows(material([bare, answered, text_]))
-    assert full_rows.at(1).right.tolist() == [True, False, True]
-    assert full_rows.at(M).right.tolist() == [False, False, True]
-    assert full_rows.source == "mixed"
-
-
-def test_verdict_without_an_answer_is_about_the_dominant_answer() -> None:
-    draws = tuple(Draw(text) for text in ("Paris", "Lyon", "Lyon", "Lyon", "Lyon", "Lyon"))
-    for references, first in ((("Metz",), False), (("Paris",), True)):
-        row = DevRow(1, None, references, prompt="q", correct=True)
-        full_rows = LabelledRows(material([replace(row, draws=draws, complete=True)]))
-        assert (full_rows.at(1).right.item(), full_rows.at(M).right.item()) == (first, True)
-
-
-def test_verdict_does_not_depend_on_the_number_of_samples() -> None:
-    """Otherwise fewer answers could lower the log loss only by being worse: it is 0 if all are wrong."""
-    whole = material(rows())
-    full_rows = LabelledRows(whole)
-    verdicts, numbers = full_rows.at(M).right, range(1, M + 1)
-    assert all(np.array_equal(full_rows.at(m, one_text=True).right, verdicts) for m in numbers)
-    assert any(not np.array_equal(full_rows.at(m).right, verdicts) for m in numbers)
-    # A text that is not among the first answers is judged like a candidate.
-    map_ = DepolarizedMap(1.0, 0.5)
-    for name, values in full_rows.at(M, one_text=True).columns(map_).items():
-        np.testing.assert_array_equal(values, full_rows.at(M).columns(map_)[name])
-    agreed = np.asarray(full_rows.at(1, one_text=True).columns(map_)[AGREEMENT])
-    assert agreed.min() < agreed.max() - 0.5

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from service.claims.disagreements import MAX_VALUES, find_disagreements
+from service.claims.disagreements import find_disagreements
 from service.claims.kernel import compared_texts, read_texts
 from service.embedding.port import FACTS
 
@@ -66,18 +66,3 @@ def test_negation_is_reported_unless_the_question_is_negated() -> None:
     drawn = ["It is safe."] * 3 + ["It is not safe."]
     assert disagreements_of(drawn, "Is it safe?") == {"negation": {"not negated": 0.75, "negated": 0.25}}
     assert disagreements_of(drawn, "Why is it not safe?") == {}
-
-
-def test_shares_count_answers_with_content() -> None:
-    refusal = "I don't know."
-    drawn = ["30 days", "90 days", refusal, refusal]
-    assert disagreements_of(drawn, ignored=frozenset({refusal})) == {
-        "number": {"30 days": 0.5, "90 days": 0.5}
-    }
-
-
-def test_largest_shares_are_first_and_limited() -> None:
-    drawn = [f"{n} days" for n in range(1, 30)] + ["7 days"]
-    [values] = disagreements_of(drawn).values()
-    assert len(values) == MAX_VALUES
-    assert next(iter(values.items())) == ("7 days", pytest.approx(2 / 30))

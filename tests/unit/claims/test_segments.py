@@ -88,15 +88,6 @@ def test_spans_of_any_table_are_disjoint(rows: list[list[str]]) -> None:
         reached = row.end
 
 
-@settings(deadline=None, max_examples=100)
-@given(st.lists(st.sampled_from(["Rome is old.", "Is it?", "我来了。", "3.5 m", "`x`"]), max_size=12))
-def test_claims_are_among_the_sentences(parts: list[str]) -> None:
-    text = "\n\n".join(parts)
-    segments = sentences(text)
-    assert len(segments) == len(parts)
-    assert set(claims(text)) <= set(segments)
-
-
 MOST = 200_000  # limit of characters read from the answers of a score
 
 HOSTILE = {

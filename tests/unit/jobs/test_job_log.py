@@ -47,16 +47,6 @@ async def test_failure_is_logged_without_text_of_the_llm(
         assert "key" not in caplog.text, "what the LLM server says may quote prompts"
 
 
-async def test_waiting_and_cancelling_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    llm = FakeLLM()
-    llm.available = False
-    async with replica(f"sqlite:///{tmp_path / 'store.db'}", llm, engine=TaskEngine()) as made:
-        job_id = await submitted(made)
-        await until(caplog, f"job {job_id}: Waiting to try again: The LLM is not available.")
-        await made.jobs.cancel(job_id)
-    assert f"job {job_id} cancelled" in caplog.messages
-
-
 async def test_wait_is_logged_once_until_progress(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     database = CopiedDatabase(tmp_path)
     jobs = SqlJobs(database, SqlCalibrations(database))

@@ -11,6 +11,8 @@ from service.jobs.calibrator import BrokenOffError, in_thread
 from service.jobs.store import JobEndedError
 from service.spectral.subsets import OnDone
 
+pytestmark = pytest.mark.usefixtures("bounded")
+
 
 class Jobs:
     """Records progress, or fails."""
@@ -57,27 +59,24 @@ async def show(work: Work, jobs: Jobs) -> str:
 
 async def test_work_of_an_ended_job_is_stopped() -> None:
     work = Work()
-    async with asyncio.timeout(60):
-        with pytest.raises(JobEndedError):
-            await show(work, Jobs(JobEndedError("job_1")))
+    with pytest.raises(JobEndedError):
+        await show(work, Jobs(JobEndedError("job_1")))
     assert await work.stopped()
 
 
 async def test_work_of_a_cancelled_caller_is_stopped() -> None:
     work, jobs = Work(), Jobs()
     task = asyncio.create_task(show(work, jobs))
-    async with asyncio.timeout(60):
-        await jobs.shown.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+    await jobs.shown.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert await work.stopped()
 
 
 async def test_failing_store_loses_only_progress() -> None:
     work, jobs = Work(), Jobs(StoreUnavailable("down"))
     task = asyncio.create_task(show(work, jobs))
-    async with asyncio.timeout(60):
-        await jobs.shown.wait()
-        work.may_end.set()
-        assert await task == "done"
+    await jobs.shown.wait()
+    work.may_end.set()
+    assert await task == "done"

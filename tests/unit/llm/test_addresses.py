@@ -12,28 +12,6 @@ from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import GenerationRequest, Sampling
 from service.proxy.upstream import Call, Upstream
 
-BASES = [
-    ("http://host", "http://host/v1/embeddings"),
-    ("http://host/", "http://host/v1/embeddings"),
-    ("http://host:8000/v1/", "http://host:8000/v1/embeddings"),
-    ("http://[::1]:8000", "http://[::1]:8000/v1/embeddings"),
-    ("https://host/api/v3", "https://host/api/v3/embeddings"),
-    ("https://host/v1beta/openai", "https://host/v1beta/openai/embeddings"),
-    ("https://host?api-version=1", "https://host/v1/embeddings?api-version=1"),
-    ("https://host/openai?api-version=1", "https://host/openai/embeddings?api-version=1"),
-    ("https://host/openai/a%2Fb/?x=1&y=2", "https://host/openai/a%2Fb/embeddings?x=1&y=2"),
-    ("http://me:secret@host/v1", "http://me:secret@host/v1/embeddings"),  # pragma: allowlist secret
-    ("https://host/v1/chat/completions", "https://host/v1/embeddings"),
-    ("https://host/v1/completions/", "https://host/v1/embeddings"),
-    ("https://host/api/v3/embeddings?api-version=1", "https://host/api/v3/embeddings?api-version=1"),
-    ("https://host/embeddings", "https://host/embeddings"),
-]
-
-
-@pytest.mark.parametrize(("url", "expected"), BASES)
-def test_endpoints_are_built_from_the_base_url(url: str, expected: str) -> None:
-    assert str(endpoint(api_base(url, "URL"), "/embeddings")) == expected
-
 
 def test_queries_of_a_caller_precede_those_of_the_base_url() -> None:
     base = api_base("https://host/openai?api-version=1", "URL")

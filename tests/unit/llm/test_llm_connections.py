@@ -20,11 +20,7 @@ from service.remote import Connections, HealthProbe
 from tests.support.openai_server import Behaviour, Exchange, OpenAIServer, completion, hang
 from tests.support.openai_server import pieces as begun
 
-
-@pytest.fixture(autouse=True)
-async def bounded() -> AsyncIterator[None]:
-    async with asyncio.timeout(60):
-        yield
+pytestmark = pytest.mark.usefixtures("bounded")
 
 
 @asynccontextmanager

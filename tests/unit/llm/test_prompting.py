@@ -2,7 +2,6 @@
 
 import pytest
 
-from demo.data import FEW_SHOT
 from service.llm.port import Draw, GenerationRequest, Message, PromptShape, Sampling
 
 USER = {"role": "user", "content": "Why?"}
@@ -40,31 +39,11 @@ def test_system_prompt_is_first_and_never_duplicated() -> None:
     assert shape.text(prompt("Why?")) == "Be brief.\n\nWhy?"
 
 
-def test_messages_are_verbatim_even_with_few_shot_and_template() -> None:
-    shape = PromptShape(few_shot=FEW_SHOT, template="Question: {prompt}")
-    assert shape.conversation(talk(Message("user", "Why?"))) == [USER]
-
-
 def test_bare_prompt_and_conversation_have_one_shape() -> None:
     assert shape_of(PromptShape(), prompt("Why?")) == shape_of(PromptShape(), talk(Message("user", "Why?")))
     system = PromptShape(system_prompt="Be brief.")
     assert shape_of(system, prompt("Why?")) == shape_of(system, talk(Message("user", "Why?")))
     assert shape_of(system, prompt("Why?")) != shape_of(PromptShape(), prompt("Why?"))
-
-
-@pytest.mark.parametrize(
-    "other",
-    [PromptShape(few_shot=FEW_SHOT), PromptShape(template="{prompt}!"), PromptShape(system_prompt="x")],
-)
-def test_every_part_changes_the_shape(other: PromptShape) -> None:
-    assert shape_of(other, prompt("Why?")) != shape_of(PromptShape(), prompt("Why?"))
-
-
-def test_identity_names_api_model_and_regex() -> None:
-    shape = PromptShape(answer_regex="a+")
-    of_prompt = shape.identity(prompt("Why?"), model="m", api="completions")
-    assert (of_prompt.model, of_prompt.api, of_prompt.answer_regex) == ("m", "completions", "a+")
-    assert shape.identity(talk(Message("user", "Why?")), model="m", api="completions").api == "chat"
 
 
 @pytest.mark.parametrize(

@@ -69,13 +69,6 @@ def test_environment_proxy_is_not_used_by_default(environment: pytest.MonkeyPatc
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:8000/v1", "http://localhost", "http://[::1]:8000"])
-def test_loopback_needs_no_proxy(environment: pytest.MonkeyPatch, url: str) -> None:
-    environment.setenv("ALL_PROXY", "socks5://127.0.0.1:1080")
-    HttpLanguageModel(url, proxies_from_env=True)
-    assert proxy_for(httpx2.URL(url)) is None
-
-
 def test_no_proxy_may_hold_addresses_and_networks(environment: pytest.MonkeyPatch) -> None:
     environment.setenv("HTTP_PROXY", "http://proxy:3128")
     environment.setenv("NO_PROXY", "[fd00::2],fd00::/8,.internal")

@@ -42,18 +42,6 @@ def test_any_split_gives_the_same_events_and_bytes(stream: Any, data: Any, rest:
     assert len(raws) == len(lines) + bool(rest) and b"".join(raws) == whole
 
 
-@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
-def test_several_data_lines_are_one_object(end: bytes) -> None:
-    [event] = read(end.join([b'data: {"a":', b"data:  1}", b"", b""]))
-    assert event.chunk() == {"a": 1} and event.data == '{"a":\n 1}'
-
-
-@pytest.mark.parametrize("data", [b"[DONE]", b"", b"7", b"{" * 50_000, b'{"a": }', b"\xff"])
-def test_data_that_is_not_an_object_is_not_a_chunk(data: bytes) -> None:
-    [event] = read(b"data: " + data + b"\n\n")
-    assert event.chunk() is None and event.is_last == (data == b"[DONE]")
-
-
 @pytest.mark.parametrize("raw", [b"data:  %b\n\n", b"data: %b", b"data:%b\r\r", b"data: %b\n"])
 def test_log_probabilities_are_found_in_an_odd_stream(raw: bytes) -> None:
     chunk = {"choices": [{"index": 0, "delta": {"content": "a"}, "logprobs": {"content": [{"logprob": -1}]}}]}
@@ -72,15 +60,6 @@ def test_logprobs_are_removed_from_all_choices() -> None:
         None,
         None,
     ]
-
-
-@pytest.mark.parametrize("odd", [{"logprobs": {"content": "x"}}, {"finish_reason": 7}])
-def test_text_of_an_unusual_chunk_is_part_of_the_answer(odd: dict[str, Any]) -> None:
-    answer = StreamedAnswer()
-    for content, more in (("It is ", {}), ("not ", odd), ("42.", {"finish_reason": "stop"})):
-        answer.take({"choices": [{"index": 0, "delta": {"content": content}, **more}]})
-    assert answer.choice is not None and answer.choice.text == "It is not 42."
-    assert answer.choice.draw().total_logprob is None
 
 
 names = ["choices", "index", "delta", "content", "finish_reason", "text", "logprobs", "model", "error"]
@@ -112,8 +91,3 @@ def test_text_on_the_finishing_chunk_is_not_delayed(content: Any, empty: Any) ->
         {"choices": [3, {"index": 0, **content, "finish_reason": None}]},
         {"choices": [{"index": 0, **empty, "finish_reason": "stop"}], "usage": {"total_tokens": 2}},
     )
-
-
-def test_finishing_chunk_with_only_a_role_waits() -> None:
-    choice = {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": "stop"}
-    assert divided({"choices": [choice]}) == (None, {"choices": [choice]})

@@ -21,11 +21,7 @@ from service.remote import Connections
 from service.transport import MAX_UNREAD_BYTES, Transport
 from tests.support.openai_server import OpenAIServer, hang, status
 
-
-@pytest.fixture(autouse=True)
-async def bounded() -> AsyncIterator[None]:
-    async with asyncio.timeout(60):
-        yield
+pytestmark = pytest.mark.usefixtures("bounded")
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """Whole answers, gathered from the events of a stream."""
 
 from service.proxy.completions import Completions
-from service.proxy.responses import Responses
-from tests.support.responses import message, response
 
 
 def test_members_of_a_chat_come_from_the_first_event_that_has_them() -> None:
@@ -14,9 +12,3 @@ def test_members_of_a_chat_come_from_the_first_event_that_has_them() -> None:
     assert (whole["id"], whole["model"], whole["usage"]) == ("c1", "m", {"n": 1})
     [choice] = Completions("chat").let_through(whole, "Paris")["choices"]
     assert (choice["message"]["content"], choice["finish_reason"]) == ("Paris", "length")
-
-
-def test_incomplete_response_without_a_reason_was_cut() -> None:
-    cut = response(message("Par"), status="incomplete", incomplete_details=None)
-    [choice] = Responses().read(cut)["choices"]
-    assert choice["finish_reason"] == "length"

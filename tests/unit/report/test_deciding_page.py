@@ -20,9 +20,6 @@ def test_the_page_says_what_the_report_promises(report: dict[str, Any]) -> None:
     page = render(report)
     text = words(page)
     assert "fitted on all 300 rows with all answers" in text
-    for promise in part["promises"]:
-        if promise["threshold"] is not None:
-            assert f"{promise['threshold']:.3f} {promise['answered']}" in text
     for row in part["by_num_samples"]:
         assert f"{row['num_samples']} {row['log_loss']:.3f} {row['base_log_loss']:.3f}" in text
     assert 'id="p-correct-' in page
@@ -56,23 +53,6 @@ def test_model_for_some_numbers_of_answers_is_shown_per_number(report: dict[str,
     assert "Share of the questions answered with each number of answers" in text
     assert "no model: on held-out rows nothing tells right from wrong better" in text
     assert "probability of the answer" in text
-
-
-def test_unreachable_targets_are_one_sentence_with_the_lowest_error_in_a_row(
-    report: dict[str, Any],
-) -> None:
-    part = report["correctness"]
-    whole = part["by_num_samples"][-1]
-    lowest, text = whole["lowest"], words(render(report))
-    missed = [promise for promise in part["promises"] if promise["threshold"] is None]
-    assert missed
-    assert text.count("cannot be promised: ") == 1
-    assert all(f"{100 * item['target_error']:g} %" in text for item in missed)
-    assert lowest is not None
-    assert lowest["threshold"] is not None
-    named = f"{100 * lowest['target_error']:g} %"
-    assert f"{named} the lowest that can be promised {lowest['threshold']:.3f} {lowest['answered']}" in text
-    assert f"the lowest error that can be is {named}." in text
 
 
 def test_promises_are_shown_for_every_number_of_answers(report: dict[str, Any]) -> None:

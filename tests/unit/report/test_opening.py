@@ -1,6 +1,14 @@
 """The three opening lines of a report."""
 
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from service.report.report import change_part
 from service.report.words import opening
+from service.scoring.score import Target
+from service.spectral.selective import SelectiveCounts
 from tests.support.reports import TARGET, deciding_report, small_report
 
 
@@ -16,7 +24,7 @@ def test_the_fewest_answers_that_reach_the_promise_are_recommended() -> None:
     assert summary["num_samples"] == fewest
     assert summary["answers"].endswith(": the fewest that reach this promise.")
     assert summary["promise"].startswith(promises[fewest]["text"])
-    assert f"lets {promises[fewest]['coverage']:.0%} of" in summary["promise"]
+    assert f"lets {round(100 * promises[fewest]['coverage'])} % of" in summary["promise"]
 
 
 def test_a_target_out_of_reach_promises_nothing_and_names_what_can_be() -> None:
@@ -73,3 +81,49 @@ def test_rows_too_few_to_judge_by_come_first_with_how_many_more_are_needed() -> 
         assert opening(report, 0.2, None)["verdict"] == verdict
     report["data"]["rows_full"] = 100
     assert opening(report, 0.2, None)["verdict"] == "Use it."
+
+
+OUT_OF_REACH = "More rows like these would not be enough to promise 10 %."
+
+
+@dataclass
+class Counted:
+    """A selector with these counts."""
+
+    counts: SelectiveCounts
+
+
+@pytest.mark.parametrize(
+    ("rows", "counts", "target", "change"),
+    [
+        (99, [(30, 0)], 0.05, ("1 more row is needed.", 1, None)),
+        (
+            100,
+            [(30, 0)],
+            0.05,
+            ("With about 37 more labelled rows like these, an error of 5 % could be promised.", 37, 0.05),
+        ),
+        (
+            100,
+            [(30, 0), (40, 0)],
+            0.05,
+            ("With about 19 more labelled rows like these, an error of 5 % could be promised.", 19, 0.05),
+        ),
+        (100, [(30, 0), (45, 0)], 0.05, None),
+        (
+            100,
+            [(100, 10)],
+            0.1,
+            (f"{OUT_OF_REACH} With many more, this P(correct) could promise 11.6 %.", None, 0.1),
+        ),
+        (100, [(30, 30)], 0.1, (OUT_OF_REACH, None, 0.1)),
+        (100, [], 0.1, None),
+    ],
+)
+def test_it_says_what_would_change_it(
+    rows: int, counts: list[tuple[int, int]], target: float, change: tuple[str, int | None, float | None]
+) -> None:
+    selectors: list[Any] = [None]
+    selectors += [Counted(SelectiveCounts((0.5,), (answered,), (wrong,))) for answered, wrong in counts]
+    found = change_part({"rows_full": rows}, selectors, Target(target, 0.9))
+    assert (found and tuple(found.values())) == change

@@ -43,27 +43,6 @@ def test_smallest_number_within_one_standard_error_is_recommended(gaps: dict[int
     assert ("instead of 140" in sentence) is (right != 20)
 
 
-def test_the_best_may_be_fewer_than_all() -> None:
-    sentence, _ = recommend(world({1: 4.0, 3: 0.0, 20: 2.0}))
-    assert sentence.startswith("Recommended: 3 answers, using log-probabilities (log loss of P(correct) ")
-    assert "best: " not in sentence
-    assert "; best: 20 answers" in recommend(world({1: 4.0, 3: 0.5, 20: 0.0}))[0]
-
-
-def test_comparison_is_paired_by_prompt() -> None:
-    """Unpaired, the variance between prompts would hide a difference that all of them show."""
-    worse = Candidate(1, "evidence", COMMON + 0.01)
-    best = Candidate(20, "evidence", COMMON)
-    assert COMMON.std() / np.sqrt(PROMPTS) > 0.01
-    assert recommend([worse, best])[1] is best
-
-
-def test_lower_loss_breaks_ties() -> None:
-    both = [*world({3: 0.9, 20: 0.0}), *world({3: 0.5, 20: 0.1}, "depolarized")]
-    sentence, _ = recommend(both)
-    assert sentence.startswith("Recommended: 3 answers, without log-probabilities")
-
-
 def test_no_recommendation_if_the_base_rate_is_as_good() -> None:
     base = COMMON + 0.1 * NOISE + 0.9 * ERROR
     sentence, chosen = recommend(world({1: 0.9, 20: 0.0}), base)
@@ -77,7 +56,3 @@ def test_no_recommendation_without_alternatives() -> None:
     sentence, chosen = recommend(world({2: 0.0}))
     assert chosen is None
     assert "not two numbers of answers" in sentence
-
-
-def test_unknown_tokens_are_reported() -> None:
-    assert "tokens are not known" in recommend(world({3: 0.5, 20: 0.0}, tokens=False))[0]

@@ -9,11 +9,11 @@ import pytest
 
 from service.embedding.local import SentenceTransformerEmbedder
 from service.llm.weights import MINILM, find
-from service.scoring.judging import essence, num_indistinct
+from service.scoring.judging import num_indistinct
 from service.scoring.score import Score, ScoreCommand
 from service.scoring.scorer import Scorer
 from tests.support.calibrations import Active
-from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.fakes import FakeLLM
 
 WEIGHTS = Path(
     os.environ.get("EIGENCAL_TEST_WEIGHTS_DIR", Path(__file__).resolve().parents[3] / "data/weights")
@@ -29,23 +29,6 @@ def count(*pairs: tuple[str, list[float]]) -> int:
 def test_different_texts_with_one_vector_are_counted() -> None:
     assert count(("👍", SAME), ("👎", SAME), ("Paris", OTHER)) == 2
     assert count(("yes", SAME), ("no", OTHER)) == 0
-
-
-@pytest.mark.parametrize(
-    "texts", [("Paris", "paris."), ("café", "CAFE"), ("New  York", "new york!"), ("Straße", "STRASSE")]
-)
-def test_spelling_variants_are_not_counted(texts: tuple[str, str]) -> None:
-    assert count((texts[0], SAME), (texts[1], SAME)) == 0
-
-
-def test_symbols_count_as_content() -> None:
-    assert len({essence(text) for text in ("👍", "👎", "C", "C++", "5 €", "5 $")}) == 6
-
-
-def test_empty_answers_are_distinct_from_others() -> None:
-    samples = ("", "a", "b")
-    score = asyncio.run(Scorer(FakeLLM(), FakeEmbedder(), Active()).score(ScoreCommand(samples=samples)))
-    assert "indistinct_answers" not in [warning.code for warning in score.warnings]
 
 
 @pytest.mark.weights

@@ -9,80 +9,34 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.calibration.calibration import Calibration, caller_fingerprint
 from service.embedding.port import Embedded
 from service.llm.port import Generation, GenerationRequest, Message, Sampling, WirePrompt
-from service.scoring.choice import CalibrationChoice
-from service.scoring.judging import find_modes, num_indistinct
-from service.scoring.score import ScoreCommand
-from service.scoring.scorer import LiveLoad, Scorer
+from service.scoring.judging import find_groups, find_modes
+from service.scoring.score import Mode, ScoreCommand
+from service.scoring.scorer import Scorer
 from service.spectral.conformal import ConformalReference
-from service.spectral.spectrum import DepolarizedMap, Identity, Spectrum, TemperatureMap, spectrum
-from tests.support.calibrations import Active, calibration, fingerprint
+from service.spectral.spectrum import Identity, Spectrum, spectrum
+from tests.support.calibrations import Active, calibration
 from tests.support.fakes import FakeEmbedder, FakeLLM
 
 
-async def test_nearest_calibration_shows_the_differences() -> None:
-    command_, llm, embedder = (
-        ScoreCommand(GenerationRequest(5, Sampling(), prompt="p")),
-        FakeLLM(),
-        FakeEmbedder(),
-    )
-    wanted = Scorer(llm, embedder, Active()).choice.fingerprint(command_)
-    far = replace(calibration(), fingerprint=replace(wanted, model="other", api="other", embedder="other"))
-    near = replace(calibration(), fingerprint=replace(wanted, model="other"))
-    for order in ([far, near], [near, far]):
-        score = await Scorer(llm, embedder, Active(*order)).score(command_)
-        assert score.calibration is None
-        [warning] = score.warnings
-        assert (warning.code, warning.differs) == ("calibration_mismatch", ["model"])
-
-
-def test_a_temperature_calibration_is_served_with_its_own_eps() -> None:
-    calibration_ = Calibration(
-        "c",
-        "temperature",
-        fingerprint(),
-        3,
-        {3: DepolarizedMap(2.0, 0.0)},
-        calibration().created_at,
-        eps=1e-4,
-    )
-    assert calibration_.map_for(3) == TemperatureMap(2.0, 1e-4)
-
-
-def modes_of(vectors: list[list[float]], counts: list[int]) -> tuple[Spectrum, list[str]]:
-    spectrum_ = spectrum(np.array(vectors), np.array(counts))
-    texts = [chr(ord("a") + i) for i in range(len(counts))]
+def modes_of(vectors: list[list[float]], index: list[int]) -> tuple[Spectrum, tuple[Mode, ...]]:
+    spectrum_ = spectrum(np.array(vectors), np.bincount(index))
+    texts = [chr(ord("a") + i) for i in range(len(vectors))]
     served = Identity().serve(spectrum_.eigenvalues, spectrum_.dimension)
-    return spectrum_, [mode.answer for mode in find_modes(spectrum_, served, texts, np.array(counts))]
+    return spectrum_, find_modes(spectrum_, served, texts, np.array(index))
 
 
 def test_most_frequent_answer_represents_a_mode() -> None:
-    _, answers = modes_of([[1, 0], [1, 0], [0, 1]], [1, 3, 2])
-    assert answers == ["b", "c"]
+    _, modes = modes_of([[1, 0], [1, 0], [0, 1]], [0, 2, 1, 1, 2, 1])
+    assert [mode.answer for mode in modes] == ["b", "c"]
+    assert [mode.share for mode in modes] == [4 / 6, 2 / 6]
 
 
 def test_at_most_five_modes_are_returned() -> None:
-    result, answers = modes_of(np.eye(7).tolist(), [7, 6, 5, 4, 3, 2, 1])
+    result, modes = modes_of(np.eye(7).tolist(), np.repeat(range(7), range(7, 0, -1)).tolist())
     assert result.rank == 7
-    assert answers == ["a", "b", "c", "d", "e"]
-
-
-def test_named_answer_calibration_does_not_apply_to_claims() -> None:
-    command, made_by = ScoreCommand(samples=("a", "b")), FakeEmbedder().identity
-    plain = caller_fingerprint("", made_by)
-    named = replace(calibration(), fingerprint=plain)
-    of_claims = replace(calibration(), fingerprint=replace(plain, unit="claim"))
-    choice = CalibrationChoice(FakeLLM(), FakeEmbedder(), Active(named, of_claims), None)
-    assert choice.fitting(command, named, unit="claim") == (of_claims, [])
-    result, [mismatch] = choice.fitting(command, of_claims)
-    assert (result, mismatch.differs) == (None, ["unit"])
-
-
-def test_near_answers_are_distinct() -> None:
-    near = np.array([[1.0, 0.0], [np.cos(0.05), np.sin(0.05)]], dtype=np.float32)
-    assert num_indistinct(["yes", "no"], near) == 0
+    assert [mode.answer for mode in modes] == ["a", "b", "c", "d", "e"]
 
 
 @pytest.mark.parametrize(("deadline_s", "kept_s"), [(2.0, 0.2), (60.0, 0.5)])
@@ -146,24 +100,6 @@ async def test_waiting_for_the_llm_counts_as_queueing() -> None:
     assert sum(ms or 0.0 for _, ms in score.timings_ms) == pytest.approx(2 * score.timings_ms.total, abs=0.01)
 
 
-async def test_supplied_logprobs_stay_with_their_answers() -> None:
-    command = ScoreCommand(samples=("a ", "b"), logprobs=(-1.0, -2.0))
-    score = await Scorer(FakeLLM(), FakeEmbedder(), Active()).score(command)
-    assert score.samples == ["a", "b"]
-    assert score.evidence is not None
-    assert score.evidence.missing_mass == pytest.approx(1 - np.exp(-1) - np.exp(-2))
-    assert score.evidence.mean_logprob == -1.5
-
-
-def test_live_score_counts_until_it_ends_or_fails() -> None:
-    live = LiveLoad()
-    with live.one(), live.one():
-        assert live.under_way == 2
-    with pytest.raises(KeyError), live.one():
-        raise KeyError
-    assert live.under_way == 0
-
-
 class Slow(FakeEmbedder):
     """An embedder that takes longer than the LLM."""
 
@@ -186,3 +122,25 @@ async def test_embedding_of_the_question_is_not_cut_by_the_answers() -> None:
     assert embedder.made[0] == "Who?"
     assert score.timings_ms.generate is not None
     assert score.timings_ms.embed > score.timings_ms.generate
+
+
+@pytest.mark.parametrize(
+    ("vectors", "index", "expected"),
+    [
+        # Eigenvectors of equal eigenvalues are arbitrary, and do not divide these answers.
+        (np.eye(2), [0, 1] * 5, [[0, 2, 4, 6, 8], [1, 3, 5, 7, 9]]),
+        (np.eye(3), [0, 1, 2, 0, 1, 2], [[0, 3], [1, 4], [2, 5]]),
+        (np.eye(7), [*range(7), 3], [[3, 7], [0], [1], [2], [4], [5], [6]]),
+        ([[1, 0], [0.8, 0.6], [0, 1]], [0, 1, 2, 0, 2, 0], [[0, 1, 3, 5], [2, 4]]),
+    ],
+)
+def test_samples_that_say_the_same_are_a_group(
+    vectors: Any, index: list[int], expected: list[list[int]]
+) -> None:
+    texts = [f"text {text}" for text in range(len(vectors))]
+    groups = find_groups(np.array(vectors, dtype=float), texts, np.array(index), 0.5)
+    assert [group.samples for group in groups] == expected
+    counts = np.bincount(index)
+    assert all(
+        counts[int(group.answer[-1])] == counts[np.array(index)[group.samples]].max() for group in groups
+    )

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from service.spectral.conformal import ConformalReference, distances
+from service.spectral.conformal import ConformalReference
 
 
 def unit(rng: np.random.Generator, count: int, around: float = 0.0) -> np.ndarray:
@@ -21,14 +21,6 @@ def test_length_is_two_sided_and_used_alone_without_a_question() -> None:
     for far in (0, 200):
         assert reference.p_value(None, np.array([far] * 3)) == pytest.approx(2 / 100)
     assert reference.p_value(None, np.array([50])) == 1.0
-
-
-def test_smallest_p_value_depends_on_the_number_of_rows() -> None:
-    rng = np.random.default_rng(0)
-    for count, least in ((99, 0.02), (100, 2 / 101)):
-        reference = ConformalReference(unit(rng, count, 1.0), lengths(*[2] * count))
-        far = -unit(rng, 1, 1.0)[0]
-        assert reference.p_value(far, np.array([2])) == pytest.approx(least)
 
 
 def test_lengths_are_compared_for_the_same_number_of_answers() -> None:
@@ -50,13 +42,6 @@ def test_false_alarm_rate_is_at_most_the_level() -> None:
     assert reference.p_value(unit(rng, 1, -0.4)[0], np.array([5] * 4)) < 0.02
 
 
-def test_distance_is_to_the_five_nearest_rows() -> None:
-    cosines = np.linspace(1.0, -1.0, 41, dtype=np.float32)[None]  # 1.0, 0.95, 0.9, ..
-    assert distances(cosines) == pytest.approx([1 - 0.9])
-    assert distances(cosines[:, ::-1]) == pytest.approx([1 - 0.9])
-    assert distances(cosines[:, :3]) == pytest.approx([1 - 0.95])
-
-
 def test_equally_distant_questions_tie() -> None:
     """Questions e1, e1, e2 are each scored among the others: 0.5, 0.5 and 1."""
     axes = np.eye(3, 24, dtype=np.float32)
@@ -65,11 +50,3 @@ def test_equally_distant_questions_tie() -> None:
     assert reference.p_value(axes[0], values) == 1.0  # at 1/3: all three are as far, or farther
     assert reference.p_value(axes[2], values) == pytest.approx(2 * (1 + 1) / 4)  # at 1, as e2 is
     assert reference.p_value(-axes[1], values) == pytest.approx(2 * 1 / 4)  # at 4/3: none is
-
-
-def test_single_question_has_no_comparison() -> None:
-    reference = ConformalReference(np.eye(1, 24, dtype=np.float32), lengths(*range(1, 100)))
-    far = np.array([200] * 3)
-    assert (
-        reference.p_value(np.eye(1, 24, dtype=np.float32)[0], far) == reference.p_value(None, far) == 2 / 100
-    )

@@ -3,19 +3,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from service.spectral.dev_set import mean_entropy, risks, served_lambda_max
-from service.spectral.evidence import EvidenceMap
-from service.spectral.spectrum import DepolarizedMap
-from tests.unit.spectral.worlds import random_dev_set, seeds, spectra
-
-temperatures = st.floats(0.05, 50.0)
-intercepts = st.floats(-12.0, 12.0)
-slopes = st.floats(0.0, 5.0)
-masses = st.floats(0.0, 1.0)
-maps = st.builds(EvidenceMap, temperatures, intercepts, slopes)
+from service.spectral.dev_set import risks
+from service.spectral.evidence import MISSING_MASS_CLIP, EvidenceMap, logit_missing_mass, missing_mass
+from tests.unit.spectral.worlds import random_dev_set
 
 
 def test_a_score_by_hand() -> None:
@@ -25,52 +16,6 @@ def test_a_score_by_hand() -> None:
     assert map_.at(0.3).serve([1.0], 768).lambda_max == pytest.approx(0.7 + 0.3 / 768, abs=1e-12)
     half = EvidenceMap(1.0, math.log(3), 0.5).at(0.1)  # 3 * sqrt(1/9) = 1
     assert half.depolarization == pytest.approx(0.5, abs=1e-12)
-
-
-@pytest.mark.parametrize(("intercept", "mass", "expected"), [(12.0, 1.0, 1 - 1e-6), (-12.0, 0.0, 1e-6)])
-def test_g_is_clipped(intercept: float, mass: float, expected: float) -> None:
-    assert EvidenceMap(1.0, intercept, 5.0).at(mass).depolarization == pytest.approx(expected, rel=1e-9)
-
-
-@settings(deadline=None)
-@given(maps, masses, masses, seeds)
-def test_confidence_does_not_rise_with_missing_mass(
-    map_: EvidenceMap, one: float, other: float, seed: int
-) -> None:
-    [values] = spectra(np.random.default_rng(seed), 1, 6)
-    low, high = (map_.at(u).serve(values[values > 0], 40).lambda_max for u in sorted([one, other]))
-    assert high <= low + 1e-12
-
-
-@settings(deadline=None)
-@given(maps, masses, seeds)
-def test_score_is_a_finite_spectrum_for_any_mass(map_: EvidenceMap, mass: float, seed: int) -> None:
-    [values] = spectra(np.random.default_rng(seed), 1, 6)
-    served = map_.at(mass).serve(values[values > 0], 40)
-    assert served.total == pytest.approx(1.0, abs=1e-9)
-    assert 0 < served.lambda_max <= 1 + 1e-12
-    assert 0 <= served.entropy <= math.log(40) + 1e-9
-    assert np.all(np.diff(served.eigenvalues) <= 1e-15)
-
-
-@settings(deadline=None, max_examples=40)
-@given(maps, seeds)
-def test_batch_equals_single_prompts(map_: EvidenceMap, seed: int) -> None:
-    dev = random_dev_set(seed)
-    missing = np.random.default_rng(seed).random(len(dev))
-    alone = [map_.at(u) for u in missing]
-    each = [dev.take(np.array([i])) for i in range(len(dev))]
-    for reads in (risks, served_lambda_max, mean_entropy):
-        results = [np.atleast_1d(reads(item, row))[0] for item, row in zip(alone, each, strict=True)]
-        whole = reads(map_, replace(dev, missing_mass=missing))
-        assert whole == pytest.approx(np.mean(results) if reads is mean_entropy else results, rel=1e-9)
-
-
-@settings(deadline=None)
-@given(temperatures, intercepts, masses)
-def test_slope_zero_is_the_depolarized_map(temperature: float, intercept: float, mass: float) -> None:
-    result = EvidenceMap(temperature, intercept, 0.0).at(mass)
-    assert result == DepolarizedMap(temperature, EvidenceMap(1.0, intercept, 0.0).at(0.5).depolarization)
 
 
 def test_only_the_map_of_one_prompt_can_serve() -> None:
@@ -102,3 +47,35 @@ def test_dev_set_needs_a_mass_for_every_prompt() -> None:
     half = replace(dev, missing_mass=np.linspace(0, 1, len(dev))).take(np.arange(10))
     assert len(half) == 10
     assert half.missing_mass[-1] == pytest.approx(9 / 29)
+
+
+@pytest.mark.parametrize(
+    ("totals", "expected"),
+    [
+        ([0.0], MISSING_MASS_CLIP),  # all of the mass
+        ([1e-6], MISSING_MASS_CLIP),  # above 0 by rounding
+        ([-math.inf], 1 - MISSING_MASS_CLIP),  # none of it
+        ([-math.inf, math.log(0.25)], 0.75),
+        ([-1e300], 1 - MISSING_MASS_CLIP),
+        ([-0.1, -0.1], MISSING_MASS_CLIP),  # two texts of 0.9 each: more than 1
+    ],
+)
+def test_missing_mass_is_clipped(totals: list[float], expected: float) -> None:
+    assert missing_mass(totals, np.arange(len(totals))) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("index", [[0], [0, -1], [0.0, 1.0], [[0, 1]]])
+def test_mismatched_index_is_refused(index: list) -> None:
+    with pytest.raises(ValueError, match="index"):
+        missing_mass([-1.0, -2.0], index)
+    with pytest.raises(ValueError, match="non-empty"):
+        missing_mass([], index)
+
+
+def test_logits_of_the_missing_mass_are_finite_at_the_ends_and_exact_between() -> None:
+    logits = logit_missing_mass([0.0, 0.25, 0.5, 1.0])
+    end = math.log(MISSING_MASS_CLIP / (1 - MISSING_MASS_CLIP))
+    assert logits == pytest.approx([end, -math.log(3), 0.0, -end], abs=1e-9)
+    for bad in (math.nan, -0.1, 1.1):
+        with pytest.raises(ValueError, match="missing mass"):
+            logit_missing_mass([0.5, bad])

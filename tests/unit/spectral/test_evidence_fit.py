@@ -1,6 +1,5 @@
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -8,13 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.spectral.dev_set import DevSpectra, risk, risks
-from service.spectral.evidence import EvidenceMap, logit_missing_mass, missing_mass
+from service.spectral.dev_set import DevSpectra, risk
+from service.spectral.evidence import EvidenceMap, logit_missing_mass
 from service.spectral.fit import (
     SLOPE_START,
     Objective,
-    bootstrap,
-    cross_validated_risks,
     fit_depolarized,
     fit_evidence,
     minimize,
@@ -22,15 +19,11 @@ from service.spectral.fit import (
 )
 from service.spectral.subsets import (
     FittedMap,
-    draw_subsets,
     fit_by_num_samples,
     fitted_sizes,
-    subset_dev_set,
     with_totals,
 )
 from tests.unit.spectral.worlds import answers, calibrated_world, random_dev_set, seeds, spectra
-
-BOTH = {"d": "depolarized", "e": "evidence"}
 
 
 def random_rows(seed: int, prompts: int = 30) -> DevSpectra:
@@ -73,28 +66,6 @@ def test_prompt_with_clipped_g_does_not_affect_the_fit() -> None:
     assert not hessian[1:].any()
 
 
-@settings(deadline=None, max_examples=30)
-@given(seeds, st.floats(0.3, 10.0), st.floats(-1.5, 1.5), st.floats(0.1, 1.5))
-def test_true_parameters_are_recovered(seed: int, t: float, a: float, b: float) -> None:
-    fit = fit_evidence(calibrated_rows(EvidenceMap(t, a, b), 60, seed))
-    assert fit.map.temperature == pytest.approx(t, rel=1e-4)
-    assert (fit.map.intercept, fit.map.slope) == pytest.approx((a, b), abs=1e-4)
-    assert fit.at_bound == ()
-    assert fit.stationarity_gap < 1e-6
-
-
-@settings(deadline=None, max_examples=60)
-@given(seeds)
-def test_fit_is_no_worse_than_the_depolarized_fit(seed: int) -> None:
-    rows = random_rows(seed)
-    fit, flat = fit_evidence(rows), fit_depolarized(rows)
-    assert fit.risk <= flat.risk + 1e-12
-    assert fit.stationarity_gap < 1e-6
-    if fit.map.slope == 0:
-        assert "slope" in fit.at_bound
-        assert fit.map.temperature == pytest.approx(flat.map.temperature, rel=1e-5)
-
-
 @pytest.mark.parametrize("seed", [409, 1362])
 def test_each_start_is_needed(seed: int) -> None:
     """Few prompts with extreme masses have several minima; each single start ends in the wrong one here."""
@@ -113,16 +84,6 @@ def test_each_start_is_needed(seed: int) -> None:
     ]
     assert abs(ends[0] - ends[1]) > 0.01
     assert fit_evidence(rows).risk == pytest.approx(min(ends), abs=1e-9)
-
-
-@settings(deadline=None, max_examples=10)
-@given(seeds)
-def test_no_point_of_a_fine_grid_beats_the_fit(seed: int) -> None:
-    rows = random_rows(seed)
-    best = fit_evidence(rows).risk
-    grid = product(np.geomspace(0.05, 50, 12), np.linspace(-6, 6, 13), (0, 0.1, 0.3, 0.6, 1, 2, 5))
-    for t, a, b in grid:
-        assert best <= risk(EvidenceMap(float(t), float(a), b), rows) + 1e-9
 
 
 def test_misleading_evidence_is_left_out_and_the_bound_reported() -> None:
@@ -146,56 +107,6 @@ def test_intercept_at_its_bound_is_reported() -> None:
     assert "intercept" in fit.at_bound
 
 
-def test_no_temperature_is_fitted_with_one_answer_per_prompt() -> None:
-    fit = fit_evidence(two_kinds(0.9, 0.3))
-    assert fit.map.temperature == 1.0
-    assert fit.at_bound == ()
-    for mass, c in ((1e-4, 0.9), (1 - 1e-4, 0.3)):  # two parameters fit two kinds of prompts exactly
-        assert fit.map.at(mass).serve([1.0], 40).lambda_max == pytest.approx(c, abs=1e-6)
-
-
-def test_bootstrap_covers_the_truth_and_resamples_like_other_maps() -> None:
-    rows = calibrated_rows(EvidenceMap(1.3, -0.4, 0.5), 120, 3)
-    bootstrap_ = bootstrap(rows, "evidence", rng=np.random.default_rng(7), resamples=40)
-    assert [values.shape for values in bootstrap_.parameters.values()] == [(40,)] * 3
-    truths = {"temperature": 1.3, "intercept": -0.4, "slope": 0.5}
-    for interval, truth in ((bootstrap_.intervals[name], truth) for name, truth in truths.items()):
-        assert interval.low - 1e-4 <= truth <= interval.high + 1e-4
-    noisy = random_rows(5)
-    again = bootstrap(noisy, "evidence", rng=np.random.default_rng(7), resamples=4)
-    counts = np.random.default_rng(7).multinomial(30, np.full(30, 1 / 30), size=4)
-    for parameters, row in zip(np.transpose(list(again.parameters.values())), counts, strict=True):
-        refit = fit_evidence(noisy.take(np.repeat(np.arange(30), row))).map
-        fitted = (refit.temperature, refit.intercept, refit.slope)
-        assert parameters == pytest.approx(fitted, rel=1e-4, abs=1e-5)
-    flat = replace(noisy, missing_mass=np.full(30, 0.5))  # logit 0 everywhere: only T and a matter
-    plain = bootstrap(noisy, "depolarized", rng=np.random.default_rng(7), resamples=4)
-    same = bootstrap(flat, "evidence", rng=np.random.default_rng(7), resamples=4)
-    assert same.parameters["temperature"] == pytest.approx(plain.parameters["temperature"], rel=1e-4)
-
-
-def test_held_out_risks_use_the_folds_of_the_other_maps() -> None:
-    rows = random_rows(3, prompts=40)
-    risks_ = cross_validated_risks(rows, BOTH, rng=np.random.default_rng(1))
-    fold, maps = risks_.fold, risks_.maps["e"]
-    others = cross_validated_risks(rows, {"d": "depolarized"}, rng=np.random.default_rng(1))
-    assert fold.tolist() == others.fold.tolist()
-    for number in range(5):
-        assert maps[number] == fit_evidence(rows.take(fold != number)).map
-        expected = risks(maps[number], rows.take(fold == number))
-        assert risks_.risks["e"][fold == number] == pytest.approx(expected)
-
-
-def test_evidence_wins_held_out_only_if_informative() -> None:
-    rows = calibrated_rows(EvidenceMap(1.0, -0.3, 0.6), 100, 0)
-    noise = replace(rows, missing_mass=np.random.default_rng(1).permutation(rows.missing_mass))
-    informative, uninformative = (
-        cross_validated_risks(item, BOTH, rng=np.random.default_rng(2)).risks for item in (rows, noise)
-    )
-    assert informative["e"].mean() < informative["d"].mean() - 0.05
-    assert uninformative["e"].mean() > uninformative["d"].mean() - 0.01
-
-
 def recorded(size: int = 25, draws: int = 8, seed: int = 0) -> tuple[list, list[np.ndarray]]:
     """Return repeated answers, with equal log-probabilities for equal texts."""
     rng = np.random.default_rng(seed)
@@ -206,32 +117,6 @@ def recorded(size: int = 25, draws: int = 8, seed: int = 0) -> tuple[list, list[
 
 def by_num_samples(made: Iterable, sums: Iterable, **options: Any) -> dict[int, FittedMap]:
     return fit_by_num_samples(made, "evidence", log_probabilities=sums, dimension=16, **options)
-
-
-def test_every_number_of_answers_from_one_has_its_parameters() -> None:
-    made, sums = recorded()
-    seen: list[tuple[int, int]] = []
-    table = by_num_samples(iter(made), iter(sums), progress=lambda *p: seen.append(p))
-    assert list(table) == [1, 2, 3, 4, 5, 6, 7, 8]
-    assert seen[-1] == (8, 8)
-    assert table[1].temperature == 1.0
-    assert len({entry.temperature for entry in table.values()}) == 8
-    whole = [missing_mass(lp, answers_.index) for answers_, lp in zip(made, sums, strict=True)]
-    headline = replace(
-        subset_dev_set(draw_subsets(with_totals(made, sums), 8, 0), 16), missing_mass=np.array(whole)
-    )
-    assert table[8] == fit_evidence(headline).map
-
-
-def test_subsets_equal_those_of_other_maps_with_their_own_mass() -> None:
-    made, sums = recorded()
-    totals = with_totals(made, sums)
-    subsets = draw_subsets(totals, 3, 4)
-    rows, same = subset_dev_set(subsets, 16, totals), subset_dev_set(subsets, 16)
-    assert rows.eigenvalues.tolist() == same.eigenvalues.tolist()
-    whole = np.repeat([missing_mass(lp, answers_.index) for answers_, lp in zip(made, sums, strict=True)], 4)
-    assert (rows.missing_mass >= whole - 1e-12).all()
-    assert rows.missing_mass.mean() > whole.mean() + 0.05
 
 
 def test_the_seed_decides_and_short_prompts_serve_small_numbers_only() -> None:

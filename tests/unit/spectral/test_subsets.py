@@ -4,10 +4,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from service.spectral import subsets
 from service.spectral.dev_set import dev_set, overlaps
 from service.spectral.fit import fit
-from service.spectral.spectrum import DepolarizedMap, TemperatureMap
 from service.spectral.subsets import draw_subsets, fit_by_num_samples, fitted_sizes
 from tests.unit.spectral.worlds import answers
 
@@ -26,15 +24,6 @@ def test_every_number_of_answers_has_its_parameters_and_the_last_is_the_headline
     assert table[8].temperature == pytest.approx(headline.temperature, rel=1e-7)
     assert type(table[2]) is type(headline)
     assert len({entry.temperature for entry in table.values()}) == 7
-
-
-def test_subsets_depend_on_the_seed() -> None:
-    made = prompts()
-    first = fit_by_num_samples(made, "depolarized", dimension=16, seed=1)
-    assert first == fit_by_num_samples(made, "depolarized", dimension=16, seed=1)
-    other = fit_by_num_samples(made, "depolarized", dimension=16, seed=2)
-    assert first[3] != other[3]
-    assert first[8] == other[8]
 
 
 def test_subsets_have_no_repeats_and_short_prompts_are_left_out() -> None:
@@ -67,24 +56,3 @@ def test_large_numbers_are_fitted_on_a_grid_that_keeps_both_ends() -> None:
     assert grid[-1] == 256
     assert len(grid) <= 64
     assert max(b / a for a, b in pairwise(grid[8:])) < 1.15
-
-
-@pytest.mark.parametrize("method", ["temperature", "depolarized"])
-def test_parameters_between_fitted_numbers_are_interpolated(
-    monkeypatch: pytest.MonkeyPatch, method: str
-) -> None:
-    monkeypatch.setattr(subsets, "MAX_FITTED", 4)
-    table = fit_by_num_samples(prompts(), method, dimension=16, eps=1e-6)
-    assert list(table) == list(range(2, 9))
-    between = set(table) - set(fitted_sizes(8))
-    assert between
-    low, high = sorted([table[5].temperature, table[8].temperature])
-    assert all(low <= table[m].temperature <= high for m in between if m > 5)
-    kinds = {"temperature": TemperatureMap, "depolarized": DepolarizedMap}
-    assert {type(entry) for entry in table.values()} == {kinds[method]}
-
-
-def test_progress_is_reported() -> None:
-    seen: list[tuple[int, int]] = []
-    fit_by_num_samples(prompts(5, 4), "temperature", dimension=16, progress=lambda *p: seen.append(p))
-    assert seen == [(1, 3), (2, 3), (3, 3)]

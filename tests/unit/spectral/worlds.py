@@ -10,7 +10,6 @@ from service.spectral.spectrum import CalibrationMap, Spectrum
 
 seeds = st.integers(0, 2**32 - 1)
 temperatures = st.floats(0.05, 50.0)
-depolarizations = st.floats(0.0, 0.999)
 
 
 def unit(rng: np.random.Generator, size: int, dimension: int) -> np.ndarray:

@@ -14,7 +14,6 @@ from service.errors import Conflict
 from service.store import keys
 from service.store.database import Database
 from service.store.keys import Key, Scope, SqlKeys
-from tests.support.calibrations import NASTY
 from tests.support.keys import MemoryKeys
 
 MOST = 3
@@ -65,13 +64,6 @@ def key(
 
 
 class TestKeyStore:
-    async def test_key_round_trip(self, opened: Opened) -> None:
-        async with opened() as store:
-            first, second = key(NASTY, expires_s=60.5), key("b", "admin", at_s=1)
-            await store.add(first)
-            await store.add(second)
-            assert await store.list_all() == [second, first]
-
     async def test_second_revocation_keeps_the_time_of_the_first(self, opened: Opened) -> None:
         async with opened() as store:
             made = key()

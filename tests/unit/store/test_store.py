@@ -1,31 +1,25 @@
 """The store: the same tests on SQLite and, if available, on a real PostgreSQL."""
 
 import asyncio
-import io
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import sqlalchemy as sa
 
 from service.calibration.calibration import Selector, Unit
-from service.calibration.files import UploadLimits, read_file
-from service.calibration.rows import DevRow, write_row
+from service.calibration.rows import DevRow
 from service.calibration.store import SqlCalibrations, make_current
-from service.embedding.port import EMBEDDED
-from service.errors import Conflict, InvalidDevData, StoreUnavailable
+from service.errors import Conflict, StoreUnavailable
 from service.jobs.model import JobError, JobOptions, Setup
 from service.jobs.store import JobEndedError, SqlJobs
 from service.llm.port import Draw
-from service.spectral.conformal import ConformalReference
 from service.spectral.correctness_model import CorrectnessModel
-from service.spectral.evidence import EvidenceMap
 from service.store.database import (
     Database,
     activations,
@@ -41,7 +35,6 @@ from tests.support.calibrations import NASTY, add, calibration, fingerprint, row
 from tests.support.decisions import selector
 from tests.support.evidence import by_evidence
 from tests.support.postgres import Cluster
-from tests.support.reports import small_report
 
 OPTIONS = JobOptions(name=NASTY)
 
@@ -78,28 +71,6 @@ async def until(condition: Any) -> None:
 
 
 class TestStore:
-    async def test_rows_round_trip(self, url: str) -> None:
-        async with opened(url) as store:
-            sent = list(rows(230, samples=("x", "", NASTY), logprobs=(-1.25, 0.005, -2.0)))
-            job, created = await store.jobs.submit(sent, OPTIONS)
-            assert created
-            assert (job.state, job.name, job.total, job.kind) == ("queued", NASTY, 230, "calibrate")
-            got = await store.jobs.rows(job.id)
-        assert [replace(item, draws=(), complete=False) for item in got] == sent
-        assert all(stored.complete and stored.draws[1] == Draw("", total_logprob=0.005) for stored in got)
-
-    async def test_failing_row_stores_nothing(self, url: str) -> None:
-        def broken() -> Iterator[DevRow]:
-            yield from rows(300)
-            raise InvalidDevData("line 301 is bad")
-
-        async with opened(url) as store:
-            with pytest.raises(InvalidDevData, match="301"):
-                await store.jobs.submit(broken(), OPTIONS, "key")
-            assert (await count(store, jobs), await count(store, dev_rows)) == (0, 0)
-            _, created = await store.jobs.submit(rows(), OPTIONS, "key")
-            assert created
-
     async def test_concurrent_uploads_with_one_key_give_one_job(self, url: str) -> None:
         async with opened(url) as store:
             both = await asyncio.gather(*(store.jobs.submit(rows(), OPTIONS, "key") for _ in range(4)))
@@ -196,15 +167,6 @@ class TestStore:
             await store.jobs.begin(drawn)
             assert (await store.jobs.running(drawn)).fingerprint == fingerprint()
 
-    async def test_calibration_round_trip(self, url: str) -> None:
-        made = by_evidence(
-            fingerprint=replace(fingerprint(), evidence="supplied", empty_answers=EMBEDDED),
-            selectors={1: selector(EvidenceMap(0.9, 0.0, 1.0)), 3: selector()},
-        )
-        async with opened(url) as store:
-            await add(store.calibrations, made, {})
-            assert await store.calibrations.get(made.id) == made
-
     @pytest.mark.parametrize("unit", ["answer", "claim"])
     async def test_models_with_unknown_features_are_left_out(self, url: str, unit: Unit) -> None:
         """Calibrations from before 0.4.0 contain them."""
@@ -245,19 +207,6 @@ class TestStore:
             with pytest.raises(Conflict, match="cancelled"):
                 await store.jobs.retry(job.id)
 
-    async def test_a_job_without_its_rows_cannot_be_retried(self, url: str) -> None:
-        async with opened(url) as store:
-            job, _ = await store.jobs.submit(rows(), OPTIONS)
-            await store.jobs.begin(job.id)
-            await store.jobs.fail(job.id, JobError(code="internal", detail="No."))
-            async with store.database.write() as connection:
-                await connection.execute(sa.delete(dev_rows))
-            with pytest.raises(Conflict, match="not kept"):
-                await store.jobs.retry(job.id)
-            failed = await store.jobs.get(job.id)
-            assert failed is not None
-            assert failed.state == "failed"
-
     async def test_calibration_compared_with_an_outdated_one_is_not_activated(self, url: str) -> None:
         """Another job or an operator may activate one between comparison and end."""
         async with opened(url) as store:
@@ -274,47 +223,6 @@ class TestStore:
             await store.jobs.succeed(job.id, calibration_, {}, 40, activate=True, compared_with=theirs.id)
             assert store.calibrations.active(key) == calibration_
 
-    async def test_success_stores_everything_at_once(self, url: str) -> None:
-        async with opened(url) as store:
-            job, _ = await store.jobs.submit(rows(samples=("a", "b")), OPTIONS)
-            await store.jobs.begin(job.id)
-            fitted, report = calibration(), small_report() | {"s": NASTY}
-            await store.jobs.succeed(job.id, fitted, report, 40, activate=True)
-            done = await store.jobs.get(job.id)
-            record = await store.calibrations.record(fitted.id)
-            assert done is not None
-            assert (done.state, done.calibration_id) == ("succeeded", fitted.id)
-            assert done.finished_at is not None
-            assert done.finished_at.tzinfo is not None
-            assert store.calibrations.active(fitted.fingerprint.key()) == fitted
-            assert record is not None
-            assert (record.calibration, record.active, record.job_id) == (fitted, True, job.id)
-            assert (record.num_rows, record.data_kept) == (40, True)
-            assert await store.calibrations.report(fitted.id) == report
-            assert [row async for row in store.calibrations.rows(fitted.id)] == list(rows(samples=("a", "b")))
-            assert await store.calibrations.forget_data(fitted.id)
-            assert [row async for row in store.calibrations.rows(fitted.id)] == []
-            assert not await store.calibrations.forget_data("cal_none")
-            forgotten = await store.calibrations.record(fitted.id)
-            assert forgotten is not None
-            assert not forgotten.data_kept
-
-    async def test_sampled_rows_are_exported_with_logprobs(self, url: str) -> None:
-        async with opened(url) as store:
-            job, _ = await store.jobs.submit(rows(), OPTIONS)
-            await store.jobs.begin(job.id)
-            whole = [Draw("a", False, -0.5, -1.5, 3), Draw("b", False, -1.0, -1.0, 1)]
-            for line, draws in {1: whole, 2: [*whole, Draw("c")]}.items():
-                await store.jobs.keep_draws(job.id, line, draws, complete=True)
-            made = calibration()
-            await store.jobs.succeed(job.id, made, {}, 40, activate=True)
-            exported = [row async for row in store.calibrations.rows(made.id)]
-        assert (exported[0].samples, exported[0].logprobs) == (("a", "b"), (-1.5, -1.0))
-        assert (exported[1].samples, exported[1].logprobs) == (("a", "b", "c"), None)
-        assert (exported[2].samples, exported[2].logprobs) == ((), None)
-        sent = b"".join(map(write_row, exported[:2]))
-        assert list(read_file(io.BytesIO(sent), UploadLimits(min_rows=1)).rows()) == exported[:2]
-
     async def test_activation_back_and_forth(self, url: str) -> None:
         async with opened(url) as store:
             older, newer, other = calibration(), calibration(temperature=3), calibration("other")
@@ -330,21 +238,6 @@ class TestStore:
             assert await store.calibrations.get("cal_none") is None
             assert await store.calibrations.activate("cal_none") is None
             assert await store.calibrations.report("cal_none") is None
-
-    async def test_row_statistics_are_read_for_scores_but_not_for_lists(self, url: str) -> None:
-        reference = ConformalReference(
-            np.eye(3, 5, dtype=np.float32), np.array([[1, 2], [70_000, 0]], dtype=np.int32)
-        )
-        async with opened(url) as store:
-            first, second = (replace(calibration(), reference=reference) for _ in range(2))
-            for each in (first, second):
-                await add(store.calibrations, each, {})
-            await store.calibrations.activate(first.id)
-            for result in (store.calibrations.any_active()[0], await store.calibrations.get(second.id)):
-                assert result and result.reference is not None
-                assert np.array_equal(result.reference.questions, reference.questions)
-                assert np.array_equal(result.reference.lengths, reference.lengths)
-            assert [each.calibration.reference for each in await store.calibrations.list_all()] == [None] * 2
 
     async def test_calibration_of_the_own_setup_is_preferred(self, url: str) -> None:
         own, old, caller = calibration("own"), calibration("old"), calibration("", source="caller")
@@ -386,6 +279,7 @@ async def test_update_deletes_the_evaluation_jobs_of_older_versions(tmp_path: Pa
         calibration_job, _ = await store.jobs.submit(rows(10), OPTIONS)
     with closing(sqlite3.connect(tmp_path / "store.db")) as old, old:
         old.execute("UPDATE alembic_version SET version_num = '0003'")
+        old.execute("ALTER TABLE calibrations DROP COLUMN raw_projection_ece")
         old.execute("CREATE TABLE evaluations (job_id VARCHAR(40) PRIMARY KEY, results JSON NOT NULL)")
         options = "options = json_set(options, '$.dev_rows', 5)"
         old.execute(f"UPDATE jobs SET kind = 'evaluate', {options} WHERE id = ?", (evaluation.id,))
@@ -517,17 +411,6 @@ async def test_a_database_that_cannot_be_opened(tmp_path: Path) -> None:
         with pytest.raises(StoreUnavailable) as caught:
             await Database(url).start()
         assert caught.value.detail == f"{shown(store_url(url))}: The database cannot be reached."
-
-
-@pytest.mark.parametrize(
-    ("url", "driver"),
-    [
-        ("sqlite:////data/e.db", "sqlite+aiosqlite"),
-        ("postgres://u:p@h/d", "postgresql+psycopg"),
-    ],
-)
-def test_urls(url: str, driver: str) -> None:
-    assert store_url(url).drivername == driver
 
 
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "mysql://h/d"])

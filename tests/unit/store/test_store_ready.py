@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
-import httpx2 as httpx
 import psycopg
 import pytest
 from sqlalchemy import make_url
@@ -16,7 +15,7 @@ from service.settings import Settings
 from service.store import database
 from service.store.database import Database
 from tests.support.fakes import FakeEmbedder, FakeLLM
-from tests.support.live import served
+from tests.support.live import in_process
 from tests.support.postgres import Cluster
 
 
@@ -64,10 +63,7 @@ async def test_damaged_file_is_reported(tmp_path: Path, start: int, size: int) -
 
 async def test_readyz_reports_the_problem_and_scores_continue(tmp_path: Path) -> None:
     app = create_app(Settings(data_dir=tmp_path), llm=FakeLLM(), embedder=FakeEmbedder())
-    async with (
-        served(app) as port,
-        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as http,
-    ):
+    async with in_process(app) as http:
         with closing(sqlite3.connect(tmp_path / "eigencal.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             ready, score = await http.get("/readyz"), await http.post("/score", json={"prompt": "?"})

@@ -11,7 +11,7 @@ class CalibrateOptions(TypedDict):
     activate: NotRequired[Literal["if_better", "always", "never"] | None]
     """When to activate the calibration. `if_better`: if it is better than the active one on the same rows."""
     compare: NotRequired[Literal["embeddings", "llm"] | None]
-    """How answers are compared, as in `POST /score`. A calibration applies to one way only. Left out: the service's setting. Claims are compared by `embeddings`."""
+    """How answers are compared, as in `POST /score`. A calibration applies to one way only. Left out: the service's setting."""
     drawn_by: NotRequired[Literal["caller", "service"] | None]
     """Source of the rows' `samples`. `service`: you confirm that this LLM set-up drew them."""
     method: NotRequired[Literal["depolarized", "temperature", "evidence", "both", "auto"] | None]
@@ -101,7 +101,7 @@ class ScoreOptions(TypedDict):
     claims: NotRequired[bool | None]
     """Whether to also score the `candidate` or, without one, `answer` claim by claim. Left out: the text is scored claim by claim if it reaches the length in the settings (400 characters)."""
     compare: NotRequired[Literal["embeddings", "llm"] | None]
-    """How distinct answers are compared. `embeddings`: by their embeddings. `llm`: the LLM is also asked whether both answers of a pair say the same. Left out: the service's setting."""
+    """How distinct answers are compared. `embeddings`: by their embeddings. `llm`: the LLM is also asked whether both answers of a pair say the same, and whether claims and sentences do. Left out: the service's setting."""
     confidence: NotRequired[float | None]
     """Confidence level with which the target is kept. Left out: 0.9."""
     deadline_ms: NotRequired[int | None]
@@ -124,5 +124,5 @@ class ScoreOptions(TypedDict):
     """Name of the model or system that drew `samples`. A calibration fits only its own label."""
     target_error: NotRequired[float | None]
     """Largest share of wrong answers among those let through, for `decision`. Left out: the target of the settings, otherwise 0.2 if a calibration can decide."""
-    return_: NotRequired[Sequence[Literal["samples", "modes", "spectrum"]] | None]
+    return_: NotRequired[Sequence[Literal["samples", "modes", "spectrum", "groups"]] | None]
     """Further parts of the score to return."""

@@ -161,6 +161,15 @@ class EvidenceParameters(Result):
     """Matrix temperature T."""
 
 
+class Group(Result):
+    """Samples that say the same."""
+
+    answer: str
+    """The most frequent text of the group."""
+    samples: tuple[int, ...]
+    """Positions of its samples in `samples`, from 0."""
+
+
 class Health(Result):
     """The process is running."""
 
@@ -210,7 +219,7 @@ class Job(Result):
     """Reason why an open job waits. Empty if it does not."""
     refused_rows: int
     """Number of rows that the LLM server refused while it answered others. Known once the job has ended. Retry the job to ask for them again."""
-    stage: Literal["sampling", "comparing", "embedding", "fitting", "reporting"] | None
+    stage: Literal["sampling", "embedding", "comparing", "fitting", "reporting"] | None
     """Current stage of a running job."""
     started_at: datetime | None
     """Time of the first run."""
@@ -358,7 +367,7 @@ class Promise(Result):
 
 
 class Calibration(Result):
-    """A calibration. Only `active`, `activated_at` and `data_kept` can change."""
+    """A calibration. The fit does not change; `active`, `applies_now`, `data_kept` and `promise` can."""
 
     activated_at: datetime | None
     """Time of the activation. Null if it is not active."""
@@ -397,9 +406,11 @@ class Calibration(Result):
     parameters: tuple[Parameters, ...]
     """Parameters for every number of answers from 2. For `evidence`: the parameters for answers without log-probabilities."""
     projection_ece: float | None
-    """Projection ECE on held-out rows, 0..1: the gap between `lambda_max` and the observed projection. Null for calibrations of earlier releases."""
+    """Projection ECE on held-out rows, 0..1: the gap between `lambda_max` and the observed projection. Null for calibrations of earlier development versions."""
     promise: Promise | None
     """The promise of a decision with the full number of answers. It is made for the configured target error. If that error cannot be promised or is not set, it is made for the lowest error that can be promised. Null if no error can be promised."""
+    raw_projection_ece: float | None
+    """Projection ECE of raw scores on the held-out rows, 0..1. Null for calibrations of earlier development versions."""
     rows: int
     """Number of rows used in the fit."""
     temperature: float
@@ -454,7 +465,7 @@ class Timings(Result):
     """Duration of each stage in milliseconds."""
 
     compare: float | None = None
-    """Comparison of the answers by the LLM, after `embed`. Null if the LLM was not asked."""
+    """Comparison of answers and claims by the LLM, after `embed`. Null if the LLM was not asked."""
     embed: float
     """Embedding the distinct answers and the question."""
     generate: float | None = None
@@ -498,6 +509,7 @@ class KeptScore(Result):
     entropy: float | None = None
     entropy_normalized: float | None = None
     evidence: Evidence | None = None
+    groups: tuple[Group, ...] | None = None
     kernel: Literal["facts", "llm", "paper"] | None = None
     lambda_max: float | None = None
     model: str | None = None
@@ -552,6 +564,8 @@ class Score(Result):
     """`entropy` divided by the largest entropy that the spectrum allows, 0..1. Higher = less certain."""
     evidence: Evidence | None
     """Evidence from the log-probabilities. Null unless every answer has a log-probability."""
+    groups: tuple[Group, ...] | None = None
+    """The samples grouped by meaning, largest group first. Unlike modes, which are eigenvectors, the groups divide the samples."""
     id: str
     """Id of the score."""
     kernel: Literal["facts", "llm", "paper"] | None = None

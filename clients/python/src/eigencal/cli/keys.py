@@ -63,7 +63,7 @@ def _confirm(scope: str) -> None:
     why = f"This is the first key of scope {scope}: {CLOSES[scope]}, and nothing takes that back"
     if not sys.stdin.isatty():
         raise InvalidSetupError(
-            f'{why}. If that is meant: --yes; see docs/operating.md, "Keys made while it runs".'
+            f'{why}. If that is meant: --yes; see docs/operating.md, "Keys made at runtime".'
         )
     if not typer.confirm(f"{why}. Make it?", err=True):
         raise InvalidSetupError("No key was made.")

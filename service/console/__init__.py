@@ -1,0 +1,1 @@
+"""The console: the service's page for people, and its sign-in."""

@@ -1,0 +1,412 @@
+// Calibrate: choose rows, see their faults, follow the job, read its verdict.
+import type { JSX } from "preact";
+import { useEffect, useId, useState } from "preact/hooks";
+import { call, follow, isOver, request, type Job, type Report } from "./api";
+import { go } from "./router";
+import { check, FEW_ROWS, fileOf, isDecided, propose, refused, textOf, withDecisions, type Checked, type Proposed } from "./rows";
+import { S } from "./strings";
+import { Await, Choice, Confirm, Faults, Field, Trouble, useLoaded, useSay, View } from "./ui";
+
+type Source = "file" | "chat";
+type Chosen = { name: string; content: Blob; checked: Checked; at: number };
+
+export function Calibrate(): JSX.Element {
+  const [source, setSource] = useState<Source>("file");
+  const [chosen, setChosen] = useState<Chosen | undefined>();
+  // The service reads more notations than the check in the browser, and decides.
+  const [isForced, setForced] = useState(false);
+  const choose = (next: Chosen | undefined) => (setChosen(next), setForced(false));
+  const jobs = useLoaded(() => call<Job[]>("/jobs?limit=20"), []);
+  return (
+    <View title={S.calibrate.title} lead={S.calibrate.lead}>
+      <div class="panel">
+        <Choice
+          legend={S.calibrate.source}
+          value={source}
+          options={[
+            ["file", S.calibrate.file],
+            ["chat", S.calibrate.chat],
+          ]}
+          onChange={(value) => (setSource(value), choose(undefined))}
+        />
+        {source === "file" ? <FileRows onChosen={choose} /> : <ChatRows onChosen={choose} />}
+        {chosen && <Checks checked={chosen.checked} name={chosen.name} />}
+        {chosen && (chosen.checked.faults.length === 0 || isForced) && <Start key={chosen.at} chosen={chosen} />}
+        {chosen && chosen.checked.faults.length > 0 && !isForced && (
+          <p class="buttons">
+            <button type="button" onClick={() => setForced(true)}>
+              {S.calibrate.force}
+            </button>
+          </p>
+        )}
+      </div>
+      <section aria-labelledby="jobs">
+        <h2 id="jobs">{S.calibrate.jobs}</h2>
+        <Await loaded={jobs}>
+          {(list) =>
+            list.length === 0 ? (
+              <p class="muted">{S.calibrate.noJobs}</p>
+            ) : (
+              <ul class="history">
+                {list.map((job) => (
+                  <li>
+                    <a href={`#/calibrate/${job.id}`}>
+                      <span class="cut">{job.name || job.id}</span>
+                      <span>{S.calibrate.states[job.state]}</span>
+                      <time dateTime={job.created_at}>{S.when(job.created_at)}</time>
+                    </a>
+                  </li>
+                ))}
+              </ul>
+            )
+          }
+        </Await>
+      </section>
+    </View>
+  );
+}
+
+function FileRows(props: { onChosen: (chosen: Chosen | undefined) => void }): JSX.Element {
+  const [isOver, setOver] = useState(false);
+  const id = useId();
+  const take = async (file: File | undefined) => {
+    if (!file) return;
+    props.onChosen(undefined);
+    const checked = await textOf(file).then(check, (error: Error) => refused(error.message));
+    props.onChosen({ name: file.name, content: file, checked, at: Date.now() });
+  };
+  return (
+    <div
+      class={`drop ${isOver ? "over" : ""}`}
+      onDragOver={(event) => (event.preventDefault(), setOver(true))}
+      onDragLeave={() => setOver(false)}
+      onDrop={(event) => {
+        event.preventDefault();
+        setOver(false);
+        void take(event.dataTransfer?.files[0]);
+      }}
+    >
+      <label for={id}>{S.calibrate.drop}</label>
+      <input
+        id={id}
+        type="file"
+        accept=".jsonl,.ndjson,.json,.csv,.gz"
+        onChange={(event) => {
+          void take(event.currentTarget.files?.[0]);
+          event.currentTarget.value = ""; // the same file may have been mended
+        }}
+      />
+      <p class="small muted">{S.calibrate.format}</p>
+    </div>
+  );
+}
+
+function ChatRows(props: { onChosen: (chosen: Chosen | undefined) => void }): JSX.Element {
+  const [text, setText] = useState("");
+  const [rows, setRows] = useState<Proposed[]>([]);
+  const change = (next: Proposed[]) => {
+    setRows(next);
+    const file = fileOf(next);
+    const content = new Blob([file], { type: "application/x-ndjson" });
+    props.onChosen(file ? { name: S.calibrate.chatName, content, checked: check(file), at: 0 } : undefined);
+  };
+  const set = (at: number, part: Partial<Proposed>) =>
+    change(rows.map((row, index) => (index === at ? { ...row, ...part } : row)));
+  return (
+    <>
+      <Field label={S.calibrate.paste} hint={S.calibrate.pasteHow}>
+        {(ids) => (
+          <textarea
+            {...ids}
+            rows={6}
+            value={text}
+            onInput={(event) => {
+              setText(event.currentTarget.value);
+              change(withDecisions(propose(event.currentTarget.value), rows));
+            }}
+          />
+        )}
+      </Field>
+      {text.trim() && rows.length === 0 && <p class="note warn">{S.calibrate.noAnswers}</p>}
+      {rows.length > 0 && <p>{S.calibrate.proposed(rows.length, rows.filter(isDecided).length)}</p>}
+      <ol class="proposed">
+        {rows.map((row, index) => (
+          <li>
+            <p class="asked">{row.messages.at(-1)!.content}</p>
+            <blockquote>{row.answer}</blockquote>
+            <Choice
+              legend={S.calibrate.isRight}
+              value={row.correct === null ? "skip" : row.correct ? "right" : "wrong"}
+              options={[
+                ["right", S.right],
+                ["wrong", S.wrong],
+                ["skip", S.skip],
+              ]}
+              onChange={(value) => set(index, { correct: value === "skip" ? null : value === "right" })}
+            />
+            {row.correct === false && (
+              <Field label={S.calibrate.rightAnswer}>
+                {(ids) => (
+                  <input {...ids} type="text" required value={row.reference} onInput={(e) => set(index, { reference: e.currentTarget.value })} />
+                )}
+              </Field>
+            )}
+          </li>
+        ))}
+      </ol>
+    </>
+  );
+}
+
+function Checks(props: { checked: Checked; name: string }): JSX.Element {
+  const { checked } = props;
+  if (checked.faults.length)
+    return (
+      <div class="note bad" role="alert">
+        <p>{S.calibrate.bad(props.name)}</p>
+        <Faults faults={checked.faults} />
+        {checked.moreFaults > 0 && <p>{S.calibrate.moreFaults(checked.moreFaults)}</p>}
+      </div>
+    );
+  return (
+    <div class="note good" role="status">
+      <p>{S.calibrate.good(props.name, checked.count, checked.withAnswers, checked.labelled)}</p>
+      {checked.count < FEW_ROWS && <p>{S.calibrate.few(checked.count, FEW_ROWS)}</p>}
+    </div>
+  );
+}
+
+function Start(props: { chosen: Chosen }): JSX.Element {
+  const { chosen } = props;
+  const [name, setName] = useState(chosen.name.replace(/\.(jsonl|ndjson|json|csv)?(\.gz)?$/, "").slice(0, 200));
+  const [count, setCount] = useState(0);
+  const [label, setLabel] = useState("");
+  const [drawnBy, setDrawnBy] = useState<"caller" | "service">("caller");
+  const [activate, setActivate] = useState<"if_better" | "always" | "never">("if_better");
+  const [error, setError] = useState<unknown>();
+  const [isSending, setSending] = useState(false);
+  const start = async (event: Event) => {
+    event.preventDefault();
+    const form = new FormData();
+    form.set("file", chosen.content, "rows");
+    form.set("name", name);
+    form.set("activate", activate);
+    if (chosen.checked.areClaims) form.set("unit", "claim");
+    if (chosen.checked.withAnswers) form.set("drawn_by", drawnBy);
+    if (chosen.checked.withAnswers && drawnBy === "caller") form.set("source_label", label);
+    if (count) form.set("num_samples", String(count));
+    setSending(true);
+    setError(undefined);
+    try {
+      const job: Job = await (await request("/calibrate", { method: "POST", body: form })).json();
+      go(`/calibrate/${job.id}`);
+    } catch (failure) {
+      setError(failure);
+      setSending(false);
+    }
+  };
+  return (
+    <form onSubmit={start}>
+      <div class="row">
+        <Field label={S.calibrate.name}>
+          {(ids) => <input {...ids} type="text" maxLength={200} value={name} onInput={(e) => setName(e.currentTarget.value)} />}
+        </Field>
+        <Field label={S.calibrate.count} hint={S.calibrate.countHow}>
+          {(ids) => (
+            <input
+              {...ids}
+              type="number"
+              min={2}
+              max={256}
+              value={count || ""}
+              onInput={(e) => setCount(e.currentTarget.valueAsNumber || 0)}
+            />
+          )}
+        </Field>
+        {chosen.checked.withAnswers > 0 && (
+          <Field label={S.calibrate.drawnBy} hint={S.calibrate.drawnByMeans}>
+            {(ids) => (
+              <select {...ids} value={drawnBy} onChange={(e) => setDrawnBy(e.currentTarget.value as typeof drawnBy)}>
+                <option value="caller">{S.calibrate.byCaller}</option>
+                <option value="service">{S.calibrate.byService}</option>
+              </select>
+            )}
+          </Field>
+        )}
+        {chosen.checked.withAnswers > 0 && drawnBy === "caller" && (
+          <Field label={S.calibrate.sourceLabel} hint={S.calibrate.sourceLabelMeans}>
+            {(ids) => <input {...ids} type="text" maxLength={200} value={label} onInput={(e) => setLabel(e.currentTarget.value)} />}
+          </Field>
+        )}
+        <Field label={S.calibrate.activate}>
+          {(ids) => (
+            <select {...ids} value={activate} onChange={(e) => setActivate(e.currentTarget.value as typeof activate)}>
+              <option value="if_better">{S.calibrate.ifBetter}</option>
+              <option value="never">{S.calibrate.never}</option>
+              <option value="always">{S.calibrate.always}</option>
+            </select>
+          )}
+        </Field>
+      </div>
+      {error !== undefined && <Trouble error={error} />}
+      <button type="submit" class="primary" disabled={isSending}>
+        {chosen.checked.faults.length ? S.calibrate.startAnyway : S.calibrate.start(chosen.checked.count)}
+      </button>
+    </form>
+  );
+}
+
+const STAGES = ["sampling", "embedding", "comparing", "fitting", "reporting"] as const;
+
+/** Follow a job; null while it is loading. */
+export function useJob(id: string): { job: Job | null; isLost: boolean } {
+  const [state, setState] = useState<{ job: Job | null; isLost: boolean }>({ job: null, isLost: false });
+  useEffect(() => {
+    setState({ job: null, isLost: false });
+    return follow(
+      id,
+      (job) => setState({ job, isLost: false }),
+      () => setState((last) => ({ ...last, isLost: true })),
+    );
+  }, [id]);
+  return state;
+}
+
+export function JobView(props: { id: string }): JSX.Element {
+  const { job, isLost } = useJob(props.id);
+  const [isCancelling, setCancelling] = useState(false);
+  const [error, setError] = useState<unknown>();
+  const say = useSay();
+  useEffect(() => {
+    if (job) say(S.calibrate.states[job.state]);
+  }, [job?.state]);
+  const retry = async () => {
+    try {
+      const again = await call<Job>(`/jobs/${props.id}/retry`, "POST");
+      if (again.id === props.id) location.reload();
+      else go(`/calibrate/${again.id}`);
+    } catch (failure) {
+      setError(failure);
+    }
+  };
+  return (
+    <View title={job?.name || S.calibrate.job}>
+      {isLost && <p class="note bad">{S.calibrate.lost}</p>}
+      {!job && !isLost && <p class="muted">{S.loading}</p>}
+      {error !== undefined && <Trouble error={error} />}
+      {job && (
+        <div class="panel">
+          <Progress job={job} />
+          {!isOver(job) && (
+            <p class="buttons">
+              <button type="button" onClick={() => setCancelling(true)}>
+                {S.calibrate.cancel}
+              </button>
+              <span class="muted">{S.calibrate.leave}</span>
+            </p>
+          )}
+          {(job.state === "failed" || job.refused_rows > 0) && (
+            <p class="buttons">
+              <button type="button" onClick={retry}>
+                {S.calibrate.retry}
+              </button>
+            </p>
+          )}
+        </div>
+      )}
+      {isCancelling && (
+        <Confirm
+          title={S.calibrate.cancelTitle}
+          action={S.calibrate.cancel}
+          leave={S.calibrate.keepRunning}
+          isDangerous
+          run={async () => void (await call(`/jobs/${props.id}`, "DELETE"))}
+          close={() => setCancelling(false)}
+        >
+          <p>{S.calibrate.cancelMeans}</p>
+        </Confirm>
+      )}
+      {job?.calibration_id && <Outcome id={job.calibration_id} decision={job.decision ?? ""} />}
+    </View>
+  );
+}
+
+export function Progress(props: { job: Job }): JSX.Element {
+  const { job } = props;
+  const at = job.stage === null ? -1 : STAGES.indexOf(job.stage);
+  // Only jobs that compare answers by the LLM have that stage.
+  const stages = STAGES.filter((stage) => stage !== "comparing" || job.stage === "comparing");
+  return (
+    <>
+      <p>
+        <strong>{S.calibrate.states[job.state]}</strong> {job.note}
+      </p>
+      {job.error && (
+        <p class="note bad" role="alert">
+          {job.error.detail} <code>{job.error.code}</code>
+        </p>
+      )}
+      {job.refused_rows > 0 && <p class="note warn">{S.calibrate.refused(job.refused_rows)}</p>}
+      {!isOver(job) && (
+        <ol class="stages">
+          {stages.map((stage) => {
+            const index = STAGES.indexOf(stage);
+            const isNow = index === at;
+            return (
+              <li class={index < at ? "done" : isNow ? "now" : ""} aria-current={isNow ? "step" : undefined}>
+                <label>
+                  {S.calibrate.stages[stage]}
+                  {isNow && job.total > 0 && ` ${S.calibrate.of(job.done, job.total)}`}
+                  {isNow && job.eta_s !== null && ` · ${S.calibrate.eta(job.eta_s)}`}
+                  <progress max={isNow ? Math.max(job.total, 1) : 1} value={index < at ? 1 : isNow ? job.done : 0} />
+                </label>
+              </li>
+            );
+          })}
+        </ol>
+      )}
+    </>
+  );
+}
+
+function Outcome(props: { id: string; decision: string }): JSX.Element {
+  const report = useLoaded(() => call<Report>(`/calibrations/${props.id}/report`), [props.id]);
+  return (
+    <Await loaded={report}>
+      {(value) => (
+        <>
+          <Opening report={value} />
+          <p class="buttons">
+            <a class="button primary" href={`#/calibrations/${props.id}`}>
+              {S.calibrate.open}
+            </a>
+            {value.calibration.fingerprint.unit !== "claim" && (
+              <a class="button" href={`#/label/${props.id}`}>
+                {S.calibrate.look}
+              </a>
+            )}
+          </p>
+        </>
+      )}
+    </Await>
+  );
+}
+
+/** The verdict on a calibration in a word, with reasons, and what would change it. */
+export function Opening(props: { report: Report }): JSX.Element {
+  const { opening } = props.report;
+  const tone = opening.verdict.startsWith("Use it.") ? "good" : opening.verdict.startsWith("Use it") ? "plain" : "bad";
+  return (
+    <div class={`verdict ${tone}`}>
+      <p class="word">{opening.verdict}</p>
+      <ul>
+        <li>{opening.safe}</li>
+        <li>{opening.promise}</li>
+        {opening.answers && <li>{opening.answers}</li>}
+      </ul>
+      {opening.change && <p class="sentence">{opening.change.text}</p>}
+      <p>{props.report.decision.reason}</p>
+    </div>
+  );
+}
+

@@ -1,0 +1,434 @@
+// Calibrations: which one applies, what it promises, what another would change; activate, go back, export, forget.
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { address, call, gaps, promised, tokensOf, type Activation, type Calibration, type Report } from "./api";
+import { Opening } from "./calibrate";
+import { Chart } from "./chart";
+import { go } from "./router";
+import { S } from "./strings";
+import { Await, Confirm, Field, View, useLoaded, useSay } from "./ui";
+
+const all = () => call<Calibration[]>("/calibrations");
+const nameOf = (calibration: { name: string; id: string }): string => calibration.name || calibration.id;
+
+export function Calibrations(): JSX.Element {
+  const loaded = useLoaded(() => Promise.all([all(), call<Activation[]>("/calibrations/activations")]), []);
+  const [picked, setPicked] = useState<string[]>([]);
+  const [asked, setAsked] = useState<Calibration | undefined>();
+  const ask = (calibration: Calibration) => {
+    setAsked(calibration);
+    loaded.reload(); // somebody else may have activated another one
+  };
+  const pick = (id: string) =>
+    setPicked((before) => (before.includes(id) ? before.filter((other) => other !== id) : [...before.slice(-1), id]));
+  return (
+    <View title={S.calibrations.title} lead={S.calibrations.lead}>
+      <Await loaded={loaded}>
+        {([list, history]) =>
+          list.length === 0 ? (
+            <div class="panel empty">
+              <p>{S.calibrations.none}</p>
+              <a class="button primary" href="#/calibrate">
+                {S.calibrations.first}
+              </a>
+            </div>
+          ) : (
+            <>
+              <p class="buttons">
+                <button
+                  type="button"
+                  disabled={picked.length !== 2}
+                  onClick={() => go(`/compare/${picked[0]}/${picked[1]}`)}
+                >
+                  {S.calibrations.compare}
+                </button>
+                <span class="muted" role="status">
+                  {S.calibrations.picked(picked.length)}
+                </span>
+              </p>
+              <ul class="cards">
+                {list.map((calibration) => (
+                  <Card
+                    calibration={calibration}
+                    isPicked={picked.includes(calibration.id)}
+                    pick={() => pick(calibration.id)}
+                    activate={() => ask(calibration)}
+                  />
+                ))}
+              </ul>
+              <History history={history} list={list} activate={ask} />
+              {asked && <Activate calibration={asked} list={list} close={() => setAsked(undefined)} done={loaded.reload} />}
+            </>
+          )
+        }
+      </Await>
+    </View>
+  );
+}
+
+function Card(props: {
+  calibration: Calibration;
+  isPicked: boolean;
+  pick: () => void;
+  activate: () => void;
+}): JSX.Element {
+  const { calibration } = props;
+  const { promise } = calibration;
+  return (
+    <li class={`panel card ${calibration.active && calibration.applies_now ? "current" : ""}`}>
+      <h2>
+        <a href={`#/calibrations/${calibration.id}`}>{nameOf(calibration)}</a>
+      </h2>
+      <p>
+        <State calibration={calibration} />
+      </p>
+      <dl class="facts">
+        <dt>{S.calibrations.rows}</dt>
+        <dd>{S.calibrations.rowsOf(calibration.rows, calibration.num_samples)}</dd>
+        <dt>{S.calibrations.error}</dt>
+        <dd>{S.calibrations.fromTo(calibration.raw_projection_ece ?? null, calibration.projection_ece)}</dd>
+        <dt>{S.calibrations.promise}</dt>
+        <dd>{promise ? S.calibrations.promiseOf(promise.target_error, promise.coverage, promise.num_samples) : S.calibrations.noPromise}</dd>
+        <dt>{S.calibrations.age}</dt>
+        <dd>
+          <time dateTime={calibration.created_at}>{S.when(calibration.created_at)}</time>
+        </dd>
+      </dl>
+      <p class="buttons">
+        <label class="check">
+          <input type="checkbox" checked={props.isPicked} onChange={props.pick} />
+          {S.calibrations.pick}
+        </label>
+        {!calibration.active && (
+          <button type="button" onClick={props.activate}>
+            {S.calibrations.activate}
+          </button>
+        )}
+      </p>
+    </li>
+  );
+}
+
+function State(props: { calibration: Calibration }): JSX.Element {
+  const { active, applies_now: applies } = props.calibration;
+  const tone = active && applies ? "good" : active ? "warn" : "";
+  return <span class={`tag ${tone}`}>{S.calibrations.state(active, applies)}</span>;
+}
+
+function History(props: {
+  history: Activation[];
+  list: Calibration[];
+  activate: (calibration: Calibration) => void;
+}): JSX.Element {
+  const byId = new Map(props.list.map((calibration) => [calibration.id, calibration]));
+  const name = (id: string | null) => {
+    const calibration = id === null ? undefined : byId.get(id);
+    return id === null ? S.calibrations.nothing : calibration ? nameOf(calibration) : id;
+  };
+  return (
+    <section aria-labelledby="activations">
+      <h2 id="activations">{S.calibrations.history}</h2>
+      {props.history.length === 0 && <p class="muted">{S.calibrations.noHistory}</p>}
+      <ol class="log">
+        {props.history.map((activation) => {
+          const before = activation.replaced === null ? undefined : byId.get(activation.replaced);
+          return (
+            <li>
+              <time dateTime={activation.activated_at}>{S.when(activation.activated_at)}</time>{" "}
+              <strong>{name(activation.calibration_id)}</strong> {S.calibrations.replaced(name(activation.replaced))}
+              <span class="small muted">
+                {" "}
+                {S.calibrations.by(activation.by)} {activation.reason}
+              </span>
+              {before && !before.active && (
+                <button type="button" class="small" onClick={() => props.activate(before)}>
+                  {S.calibrations.back(nameOf(before))}
+                </button>
+              )}
+            </li>
+          );
+        })}
+      </ol>
+    </section>
+  );
+}
+
+/** Ask before a calibration is activated, and spell out what changes. */
+export function Activate(props: {
+  calibration: Calibration;
+  list: Calibration[];
+  close: () => void;
+  done: () => void;
+}): JSX.Element {
+  const { calibration } = props;
+  const say = useSay();
+  const current = props.list.find((other) => other.active && other.fingerprint_key === calibration.fingerprint_key);
+  const run = async () => {
+    await call(`/calibrations/${calibration.id}/activate`, "POST");
+    say(S.calibrations.activated(nameOf(calibration)));
+    props.done();
+  };
+  const promise = (of: Calibration | undefined) =>
+    of?.promise ? S.calibrations.promiseOf(of.promise.target_error, of.promise.coverage, of.promise.num_samples) : S.calibrations.noPromise;
+  return (
+    <Confirm title={S.calibrations.activateTitle(nameOf(calibration))} action={S.calibrations.activate} run={run} close={props.close}>
+      <ul>
+        <li>{S.calibrations.replaces(current ? nameOf(current) : null)}</li>
+        <li>{S.calibrations.promiseChange(promise(current), promise(calibration))}</li>
+        <li>{S.calibrations.errorChange(current?.projection_ece ?? null, calibration.projection_ece)}</li>
+        <li>
+          {calibration.applies_now
+            ? S.calibrations.appliesFromNow(calibration.fingerprint.source === "caller")
+            : S.calibrations.doesNotApply}
+        </li>
+        {current && <li>{S.calibrations.canGoBack(nameOf(current))}</li>}
+      </ul>
+    </Confirm>
+  );
+}
+
+export function CalibrationView(props: { id: string }): JSX.Element {
+  const { id } = props;
+  const loaded = useLoaded(
+    () => Promise.all([call<Calibration>(`/calibrations/${id}`), call<Report>(`/calibrations/${id}/report`), all()]),
+    [id],
+  );
+  const [asked, setAsked] = useState<"activate" | "export" | "forget" | undefined>();
+  const name = loaded.value ? nameOf(loaded.value[0]) : S.calibrations.one;
+  return (
+    <View title={name}>
+      <p>
+        <a href="#/calibrations">{S.calibrations.toAll}</a>
+      </p>
+      <Await loaded={loaded}>
+        {([calibration, report, list]) => (
+          <>
+            <p>
+              <State calibration={calibration} /> <code class="muted">{calibration.id}</code>
+            </p>
+            <Opening report={report} />
+            <p class="buttons">
+              {!calibration.active && (
+                <button
+                  type="button"
+                  class="primary"
+                  onClick={() => {
+                    setAsked("activate");
+                    loaded.reload();
+                  }}
+                >
+                  {S.calibrations.activate}
+                </button>
+              )}
+              {calibration.data_kept && (
+                <>
+                  {calibration.fingerprint.unit !== "claim" && (
+                    <a class="button" href={`#/label/${id}`}>
+                      {S.label.title}
+                    </a>
+                  )}
+                  <button type="button" onClick={() => setAsked("export")}>
+                    {S.calibrations.export}
+                  </button>
+                  <button type="button" onClick={() => setAsked("forget")}>
+                    {S.calibrations.forget}
+                  </button>
+                </>
+              )}
+            </p>
+            {!calibration.data_kept && <p class="note">{S.calibrations.forgotten}</p>}
+            <Tradeoff report={report} />
+            <section aria-labelledby="report">
+              <h2 id="report">{S.calibrations.report}</h2>
+              <p>
+                <a href={address(`/calibrations/${id}/report`)} target="_blank" rel="noopener">
+                  {S.calibrations.reportAlone}
+                </a>
+              </p>
+              <iframe title={S.calibrations.report} src={address(`/calibrations/${id}/report`)} loading="lazy" />
+            </section>
+            {asked === "activate" && (
+              <Activate calibration={calibration} list={list} close={() => setAsked(undefined)} done={loaded.reload} />
+            )}
+            {asked === "export" && (
+              <Confirm
+                title={S.calibrations.exportTitle(nameOf(calibration))}
+                action={S.calibrations.export}
+                typed={nameOf(calibration)}
+                run={async () => {
+                  const link = document.createElement("a");
+                  Object.assign(link, { href: address(`/calibrations/${id}/data`), download: "" }).click();
+                }}
+                close={() => setAsked(undefined)}
+              >
+                <p>{S.calibrations.exportMeans(calibration.rows)}</p>
+              </Confirm>
+            )}
+            {asked === "forget" && (
+              <Confirm
+                title={S.calibrations.forgetTitle(nameOf(calibration))}
+                action={S.calibrations.forget}
+                typed={nameOf(calibration)}
+                isDangerous
+                run={async () => {
+                  await call(`/calibrations/${id}/data`, "DELETE");
+                  loaded.reload();
+                }}
+                close={() => setAsked(undefined)}
+              >
+                <p>{S.calibrations.forgetMeans(calibration.rows)}</p>
+              </Confirm>
+            )}
+          </>
+        )}
+      </Await>
+    </View>
+  );
+}
+
+const TARGETS = Array.from({ length: 60 }, (_, index) => (index + 1) / 100);
+
+/** Share answered and tokens against the target error, on the rows of the calibration. */
+function Tradeoff(props: { report: Report }): JSX.Element {
+  const { report } = props;
+  const [target, setTarget] = useState(0.2);
+  const tokens = tokensOf(report);
+  if (report.correctness.risk_coverage.length === 0)
+    return (
+      <section class="panel">
+        <h2>{S.calibrations.tradeoff}</h2>
+        <p>{S.calibrations.noVerdicts}</p>
+      </section>
+    );
+  const at = promised(report, target);
+  const text = at
+    ? S.calibrations.answered(target, at.coverage, at.error, report.correctness.num_samples, tokens)
+    : S.calibrations.notPromised(target, report.correctness.confidence);
+  return (
+    <section class="panel">
+      <h2>{S.calibrations.tradeoff}</h2>
+      <Field label={S.calibrations.target(target)}>
+        {(ids) => (
+          <input
+            {...ids}
+            type="range"
+            min={0.01}
+            max={0.6}
+            step={0.01}
+            value={target}
+            aria-valuetext={`${S.percent(target)}. ${text}`}
+            onInput={(event) => setTarget(event.currentTarget.valueAsNumber)}
+          />
+        )}
+      </Field>
+      <p>
+        <output>{text}</output>
+      </p>
+      <Chart
+        label={S.calibrations.curve}
+        xLabel={S.calibrations.targetShort}
+        x={TARGETS}
+        xText={S.percent}
+        lines={[
+          { name: S.calibrations.share, color: "after", values: TARGETS.map((error) => promised(report, error)?.coverage ?? 0) },
+        ]}
+        format={S.percent}
+        marker={target}
+      />
+      <p class="small muted">{S.calibrations.onTheseRows(report.data.rows_full, report.correctness.confidence)}</p>
+    </section>
+  );
+}
+
+export function Compare(props: { ids: [string, string] }): JSX.Element {
+  const loaded = useLoaded(
+    () =>
+      Promise.all([
+        Promise.all(props.ids.map((id) => call<Calibration>(`/calibrations/${id}`))),
+        Promise.all(props.ids.map((id) => call<Report>(`/calibrations/${id}/report`))),
+      ]),
+    [props.ids.join()],
+  );
+  return (
+    <View title={S.calibrations.twoTitle}>
+      <p>
+        <a href="#/calibrations">{S.calibrations.toAll}</a>
+      </p>
+      <Await loaded={loaded}>{([calibrations, reports]) => <TwoTable calibrations={calibrations} reports={reports} />}</Await>
+    </View>
+  );
+}
+
+export function TwoTable(props: { calibrations: Calibration[]; reports: Report[] }): JSX.Element {
+  const { calibrations, reports } = props;
+  const pairs = calibrations.map((calibration, index) => [calibration, reports[index]!] as const);
+  const full = (report: Report) =>
+    report.correctness.by_num_samples.find((row) => row.num_samples === report.correctness.num_samples);
+  const lines: [string, (calibration: Calibration, report: Report) => string | JSX.Element][] = [
+    [S.calibrations.stateShort, (calibration) => <State calibration={calibration} />],
+    [S.calibrations.verdict, (_, report) => report.opening.verdict],
+    [S.calibrations.rows, (calibration) => S.calibrations.rowsOf(calibration.rows, calibration.num_samples)],
+    [S.calibrations.method, (calibration) => calibration.method],
+    [
+      S.calibrations.error,
+      (_, report) => S.calibrations.fromTo(gaps(report).before, gaps(report).after),
+    ],
+    [
+      S.calibrations.verdicts,
+      (_, report) => {
+        const row = full(report);
+        return row ? S.calibrations.rightWrong(row.right, row.wrong) : S.none;
+      },
+    ],
+    [
+      S.calibrations.ranking,
+      (_, report) => {
+        const value = full(report)?.auroc.value;
+        return value === null || value === undefined ? S.none : S.number(value);
+      },
+    ],
+    ...[0.1, 0.2, 0.3].map(
+      (target): [string, (calibration: Calibration, report: Report) => string] => [
+        S.calibrations.answeredAt(target),
+        (_, report) => {
+          const at = promised(report, target);
+          return at ? S.percent(at.coverage) : S.calibrations.noPromise;
+        },
+      ],
+    ),
+    [
+      S.calibrations.tokens,
+      (_, report) => {
+        const tokens = tokensOf(report);
+        return tokens === null ? S.none : S.number(tokens);
+      },
+    ],
+    [S.calibrations.age, (calibration) => S.when(calibration.created_at)],
+  ];
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label={S.calibrations.twoTitle}>
+      <table class="two">
+        <thead>
+          <tr>
+            <td />
+            {calibrations.map((calibration) => (
+              <th scope="col">
+                <a href={`#/calibrations/${calibration.id}`}>{nameOf(calibration)}</a>
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {lines.map(([label, cell]) => (
+            <tr>
+              <th scope="row">{label}</th>
+              {pairs.map(([calibration, report]) => (
+                <td>{cell(calibration, report)}</td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}

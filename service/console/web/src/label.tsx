@@ -1,0 +1,259 @@
+// Label: correct the verdicts of a calibration's rows by keyboard; see what changes before it is kept.
+import type { JSX } from "preact";
+import { useEffect, useMemo, useReducer, useState } from "preact/hooks";
+import { call, isOver, type Calibration, type Job, type Report, type VerdictRow } from "./api";
+import { Progress, useJob } from "./calibrate";
+import { Activate, TwoTable } from "./calibrations";
+import { go } from "./router";
+import { S } from "./strings";
+import { Await, Trouble, useLoaded, View } from "./ui";
+
+// How doubtful a verdict is by the rule that decided it.
+const DOUBT: Record<string, number> = { contained: 6, spelling: 5, contains: 3, rouge_l: 3, none: 2, equal: 1, given: 0 };
+
+/** Return the numbers and the longer words of a text: the short ones stand in every answer. */
+const wordsOf = (text: string): Set<string> => new Set(text.toLowerCase().match(/\p{N}+|\p{L}{4,}/gu) ?? []);
+
+/** Return how doubtful a verdict is, highest first. A wrong answer with words of a reference may be right. */
+function doubtOf(row: VerdictRow): number {
+  const words = wordsOf(row.answer);
+  const isNear = row.rule === "none" && row.references.some((reference) => !wordsOf(reference).isDisjointFrom(words));
+  return isNear ? 4 : (DOUBT[row.rule] ?? 3);
+}
+
+/** Choose a calibration to label. */
+export function LabelChoice(): JSX.Element {
+  const loaded = useLoaded(() => call<Calibration[]>("/calibrations"), []);
+  return (
+    <View title={S.label.title} lead={S.label.lead}>
+      <Await loaded={loaded}>
+        {(list) => {
+          const kept = list.filter((calibration) => calibration.data_kept && calibration.fingerprint.unit !== "claim");
+          return kept.length === 0 ? (
+            <div class="panel empty">
+              <p>{S.label.none}</p>
+              <a class="button primary" href="#/calibrate">
+                {S.calibrations.first}
+              </a>
+            </div>
+          ) : (
+            <ul class="history">
+              {kept.map((calibration) => (
+                <li>
+                  <a href={`#/label/${calibration.id}`}>
+                    <span class="cut">{calibration.name || calibration.id}</span>
+                    <span>{S.calibrations.rowsOf(calibration.rows, calibration.num_samples)}</span>
+                    <time dateTime={calibration.created_at}>{S.when(calibration.created_at)}</time>
+                  </a>
+                </li>
+              ))}
+            </ul>
+          );
+        }}
+      </Await>
+    </View>
+  );
+}
+
+export function Label(props: { id: string }): JSX.Element {
+  const loaded = useLoaded(() => call<Report>(`/calibrations/${props.id}/report`), [props.id]);
+  return (
+    <View title={S.label.title} lead={S.label.how}>
+      <Await loaded={loaded}>
+        {(report) =>
+          report.verdicts === null || report.verdicts.rows.length === 0 ? (
+            <p class="note">
+              {report.calibration.fingerprint.unit === "claim" ? S.label.ofClaims : S.calibrations.forgotten}
+            </p>
+          ) : (
+            <Rows key={props.id} report={report} rows={report.verdicts.rows} count={report.verdicts.count} />
+          )
+        }
+      </Await>
+    </View>
+  );
+}
+
+type Step = "right" | "wrong" | "skip" | "back";
+const STEPS: Record<string, Step> = { y: "right", n: "wrong", s: "skip", u: "back" };
+type Labelling = { at: number; verdicts: ReadonlyMap<number, boolean> };
+
+const keyOf = (id: string): string => `eigencal-verdicts-${id}`;
+
+/** Return the verdicts given in this session, which leaving the page must not lose. */
+function keptFor(id: string): Labelling {
+  const kept = JSON.parse(sessionStorage.getItem(keyOf(id)) ?? '{"at": 0, "verdicts": []}');
+  return { at: kept.at, verdicts: new Map(kept.verdicts) };
+}
+
+/** Return the function that gives the row in view a verdict and moves on. Keys may come faster than the page draws. */
+const stepIn =
+  (rows: VerdictRow[]) =>
+  ({ at, verdicts }: Labelling, step: Step): Labelling => {
+    const row = rows[at];
+    if (step === "back") return { at: Math.max(0, at - 1), verdicts };
+    if (!row) return { at, verdicts };
+    const next = new Map(verdicts);
+    if (step === "skip") next.delete(row.line);
+    else next.set(row.line, step === "right");
+    return { at: at + 1, verdicts: next };
+  };
+
+function Rows(props: { report: Report; rows: VerdictRow[]; count: number }): JSX.Element {
+  const { report } = props;
+  const rows = useMemo(
+    () => props.rows.toSorted((a, b) => doubtOf(b) - doubtOf(a) || a.line - b.line),
+    [props.rows],
+  );
+  const [{ at, verdicts }, take] = useReducer(stepIn(rows), report.calibration.id, keptFor);
+  useEffect(() => {
+    sessionStorage.setItem(keyOf(report.calibration.id), JSON.stringify({ at, verdicts: [...verdicts] }));
+  }, [at, verdicts]);
+  const [jobId, setJobId] = useState<string | undefined>();
+  const [error, setError] = useState<unknown>();
+  const [isSending, setSending] = useState(false);
+  const row = rows[at];
+  const changed = [...verdicts].filter(([line, correct]) => rows.find((other) => other.line === line)?.correct !== correct);
+
+  useEffect(() => {
+    const pressed = (event: KeyboardEvent) => {
+      const isTyping = event.target instanceof Element && event.target.closest("input, textarea, select, dialog");
+      const step = STEPS[event.key.toLowerCase()];
+      if (!step || isTyping || event.repeat || event.ctrlKey || event.metaKey || event.altKey || jobId !== undefined) return;
+      event.preventDefault();
+      take(step);
+    };
+    addEventListener("keydown", pressed);
+    return () => removeEventListener("keydown", pressed);
+  }, [jobId]);
+  const fit = async () => {
+    const sent = changed.map(([line, correct]) => ({ line, correct }));
+    setSending(true);
+    try {
+      setError(undefined);
+      const path = `/calibrations/${report.calibration.id}/rows`;
+      setJobId((await call<Job>(path, "PATCH", { rows: sent, activate: "never" })).id);
+    } catch (failure) {
+      setError(failure);
+    }
+    setSending(false);
+  };
+
+  if (jobId !== undefined) return <Refitted jobId={jobId} before={report.calibration.id} back={() => setJobId(undefined)} />;
+  return (
+    <>
+      <p role="status">{S.label.progress(Math.min(at + 1, rows.length), rows.length, changed.length)}</p>
+      {props.count > rows.length && <p class="muted">{S.label.first(rows.length, props.count)}</p>}
+      {row ? (
+        <article class="panel row-card" aria-label={S.label.row(row.line)}>
+          <h2 class="small muted">{S.label.row(row.line)}</h2>
+          <p class="asked">{row.question ?? S.label.noQuestion}</p>
+          <dl class="facts">
+            <dt>{S.label.answer}</dt>
+            <dd>
+              <q>{row.answer}</q>
+            </dd>
+            <dt>{S.label.references}</dt>
+            <dd>
+              {row.references.map((reference) => (
+                <>
+                  <q>{reference}</q>{" "}
+                </>
+              ))}
+            </dd>
+            <dt>{S.label.verdict}</dt>
+            <dd>
+              {S.label.verdictOf(verdicts.get(row.line) ?? row.correct)}{" "}
+              <span class="muted">{verdicts.has(row.line) ? S.label.byYou : (S.label.rules[row.rule] ?? row.rule)}</span>
+            </dd>
+          </dl>
+          <p class="buttons">
+            <button type="button" onClick={() => take("right")}>
+              {S.right} <kbd>y</kbd>
+            </button>
+            <button type="button" onClick={() => take("wrong")}>
+              {S.wrong} <kbd>n</kbd>
+            </button>
+            <button type="button" onClick={() => take("skip")}>
+              {S.skip} <kbd>s</kbd>
+            </button>
+            <button type="button" disabled={at === 0} onClick={() => take("back")}>
+              {S.label.back} <kbd>u</kbd>
+            </button>
+          </p>
+        </article>
+      ) : (
+        <p class="note good">{S.label.end}</p>
+      )}
+      {error !== undefined && <Trouble error={error} />}
+      <p class="buttons">
+        <button type="button" class="primary" disabled={changed.length === 0 || isSending} onClick={fit}>
+          {S.label.fit(changed.length)}
+        </button>
+        <span class="muted">{S.label.fitMeans}</span>
+      </p>
+    </>
+  );
+}
+
+/** What the corrected verdicts change, before the new calibration is used. */
+function Refitted(props: { jobId: string; before: string; back: () => void }): JSX.Element {
+  const { job, isLost } = useJob(props.jobId);
+  return (
+    <>
+      {isLost && <p class="note bad">{S.calibrate.lost}</p>}
+      {job && (!isOver(job) || job.state !== "succeeded") && (
+        <div class="panel">
+          <Progress job={job} />
+        </div>
+      )}
+      {job && isOver(job) && job.state !== "succeeded" && (
+        <button type="button" onClick={props.back}>
+          {S.label.toRows}
+        </button>
+      )}
+      {job?.calibration_id && <Difference before={props.before} after={job.calibration_id} />}
+    </>
+  );
+}
+
+function Difference(props: { before: string; after: string }): JSX.Element {
+  const ids = [props.before, props.after];
+  const loaded = useLoaded(
+    () =>
+      Promise.all([
+        Promise.all(ids.map((id) => call<Calibration>(`/calibrations/${id}`))),
+        Promise.all(ids.map((id) => call<Report>(`/calibrations/${id}/report`))),
+        call<Calibration[]>("/calibrations"),
+      ]),
+    ids,
+  );
+  const [isAsked, setAsked] = useState(false);
+  return (
+    <Await loaded={loaded}>
+      {([calibrations, reports, list]) => (
+        <section aria-labelledby="difference">
+          <h2 id="difference">{S.label.difference}</h2>
+          <TwoTable
+            calibrations={calibrations.map((calibration, index) => ({
+              ...calibration,
+              name: index === 0 ? S.label.before(calibration.name || calibration.id) : S.label.after(calibration.name || calibration.id),
+            }))}
+            reports={reports}
+          />
+          <p class="buttons">
+            <button type="button" class="primary" onClick={() => setAsked(true)}>
+              {S.label.keep}
+            </button>
+            <a class="button" href="#/calibrations">
+              {S.label.leave}
+            </a>
+          </p>
+          {isAsked && (
+            <Activate calibration={calibrations[1]!} list={list} close={() => setAsked(false)} done={() => go("/calibrations")} />
+          )}
+        </section>
+      )}
+    </Await>
+  );
+}
