@@ -1,5 +1,6 @@
 """The routes under /calibrations: lists, reports, rows, corrections, activation."""
 
+import heapq
 from collections.abc import AsyncIterator
 from dataclasses import asdict
 from datetime import datetime
@@ -296,8 +297,9 @@ async def delete_data(app: ServicesDep, calibration_id: CalibrationId) -> None:
 async def get_report(request: Request, app: ServicesDep, calibration_id: CalibrationId) -> Response:
     """Return the report as JSON, or as HTML if the request prefers it.
 
-    The report is from the time of the fit. Only `now` (whether the calibration is active) and `verdicts` (its
-    rows with the judged answers; null once the rows are deleted) are current.
+    The report is from the time of the fit. Only `now` (whether the calibration is active) and `verdicts` are
+    current: the judged answers of its rows, at most 1,000, the most doubtful first; null once the rows are
+    deleted.
     """
     report = await app.calibrations.report(calibration_id)
     if report is None:
@@ -360,22 +362,20 @@ def _promise(calibration: Calibration, serving: Serving) -> PromiseOut | None:
 
 
 async def _verdicts(app: Services, calibration_id: str) -> dict[str, Any]:
-    """Return the number of rows with verdicts and the first of them, in the form of a report."""
-    rows: list[dict[str, Any]] = []
+    """Return the number of verdicts and the rows of the most doubtful ones, in the form of a report."""
+    most_doubtful: list[tuple[int, int, dict[str, Any]]] = []  # by doubt, then by line
     count = 0
     async for row in app.calibrations.rows(calibration_id):
         if row.verdict is None:
             continue
         count += 1
-        if len(rows) < MAX_VERDICTS:
-            row_part = {
-                "line": row.line,
-                "id": row.id,
-                "question": row.question,
-                "references": list(row.references),
-            }
-            rows.append(row_part | asdict(row.verdict))
-    return {"count": count, "rows": rows}
+        part = {"line": row.line, "id": row.id, "question": row.question, "references": list(row.references)}
+        entry = (row.verdict.doubt(row.references), -row.line, part | asdict(row.verdict))
+        if len(most_doubtful) < MAX_VERDICTS:
+            heapq.heappush(most_doubtful, entry)
+        else:
+            heapq.heappushpop(most_doubtful, entry)
+    return {"count": count, "rows": [part for *_, part in sorted(most_doubtful, reverse=True)]}
 
 
 async def _record(app: Services, calibration_id: str) -> CalibrationRecord:

@@ -1,6 +1,7 @@
 """A row of dev data: its form in uploads (files, JSON bodies, the contract), in the store and in exports."""
 
 import json
+import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -101,6 +102,17 @@ class ClaimIn(_Strict):
         return {name: value for name, value in values.items() if name not in dropped}
 
 
+# How doubtful a verdict is, by its rule. A wrong answer that shares a longer word or a number with a
+# reference may be right.
+_DOUBT = {"contained": 6, "spelling": 5, "contains": 3, "rouge_l": 3, "none": 2, "equal": 1, "given": 0}
+_DOUBT_OF_A_NEAR_MISS = 4
+_LONGER_WORDS = re.compile(r"\d+|[^\W\d_]{4,}")
+
+
+def _longer_words(text: str) -> set[str]:
+    return set(_LONGER_WORDS.findall(text.casefold()))
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The verdict of a calibration on the answer of a row.
@@ -116,6 +128,12 @@ class Verdict:
         BeforeValidator(lambda name: "contains" if name == "reference_contained" else name),
         Field(validation_alias=AliasChoices("rule", "why")),  # "why" before 0.4.0
     ]
+
+    def doubt(self, references: Sequence[str]) -> int:
+        """Return how doubtful the verdict is, 0 if the data gave it. Only the order of values matters."""
+        if self.rule == "none" and _longer_words(self.answer) & _longer_words(" ".join(references)):
+            return _DOUBT_OF_A_NEAR_MISS
+        return _DOUBT[self.rule]
 
 
 @dataclass(frozen=True, slots=True)

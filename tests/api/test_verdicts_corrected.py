@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 from datetime import datetime
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,31 @@ async def test_report_and_export_show_judged_texts_and_reasons(world: World) -> 
     correction = {"rows": [{"line": 1, "correct": False}]}
     gone = await world.http.patch(f"/calibrations/{job['calibration_id']}/rows", json=correction)
     problem(gone, 409, "conflict")
+
+
+async def test_a_report_has_the_most_doubtful_verdicts_first(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = rows()
+    sent[20] |= {"reference": "Saint Petersburg", "samples": ["It is Petersburg now, I think"] * 5}
+    sent[30] |= {"reference": "Saint Petersburg", "samples": ["Sankt Petersburg"] * 5}
+    sent[35] |= {"correct": True}
+    job = await calibrated(world, sent)
+    shown = (await world.report(job))["verdicts"]["rows"]
+    # Right by spelling, wrong with a word of the reference, right by a part, wrong, equal, given.
+    kinds = [
+        ("spelling", True),
+        ("none", False),
+        ("contains", True),
+        ("none", False),
+        ("equal", True),
+        ("given", True),
+    ]
+    assert [kind for kind, _ in groupby((row["rule"], row["correct"]) for row in shown)] == kinds
+    assert [row["id"] for row in shown[:3]] == ["q30", "q20", "q0"]
+    monkeypatch.setattr("service.admin.calibrations.MAX_VERDICTS", 3)
+    most = (await world.report(job))["verdicts"]
+    assert (most["count"], most["rows"]) == (40, shown[:3])
 
 
 async def test_corrected_verdicts_give_a_new_calibration_on_the_same_answers(world: World) -> None:

@@ -47,11 +47,11 @@ def documented(part: str) -> str:
     return found
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that happens in a container."""
+def until(condition: Callable[[], bool], seen: Callable[[], str] = lambda: "it does not happen") -> None:
+    """Wait for something that happens in a container. seen: what a failure shows."""
     end = time.monotonic() + PATIENCE_S
     while not condition():
-        assert time.monotonic() < end, "it does not happen"
+        assert time.monotonic() < end, seen()
         time.sleep(0.2)
 
 
@@ -108,9 +108,16 @@ class Composition:
     def ready(self) -> None:
         """Wait until all replicas are healthy and the service is ready."""
         until(
-            lambda: {self.inspect(one)["State"]["Health"]["Status"] for one in self.replicas()} == {"healthy"}
+            lambda: (
+                {self.inspect(one)["State"]["Health"]["Status"] for one in self.replicas()} == {"healthy"}
+            ),
+            self._state,
         )
-        until(self._is_ready)
+        until(self._is_ready, self._state)
+
+    def _state(self) -> str:
+        """Return what the containers are and have logged last."""
+        return self.shell("docker compose ps --all; docker compose logs --tail 40")
 
     def _is_ready(self) -> bool:
         try:

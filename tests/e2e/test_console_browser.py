@@ -22,6 +22,7 @@ from tests.support.services import PATIENCE_S, address
 pytestmark = pytest.mark.browser
 
 WEB = ROOT / "service/console/web"
+TYPESCRIPT = ROOT / "clients/typescript"
 WEIGHTS = ROOT / "data/weights"
 HOSTILE = "<img src=x onerror=\"document.title='hacked'\"><script>document.title='hacked'</script>"
 QUESTIONS = {
@@ -48,9 +49,25 @@ class Settings:
     score_key: str = ""
 
 
-def printed_by(*command: str) -> str:
+def printed_by(*command: str, folder: Path | None = None) -> str:
     """Run a copied snippet and return its output."""
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S).stdout
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def printed_by_typescript(snippet: str, folder: Path) -> str:
+    """Check the types of a copied snippet, run it with the client, and return its output."""
+    (folder / "package.json").write_text('{"type": "module"}')
+    (folder / "snippet.ts").write_text(snippet)
+    (folder / "node_modules").mkdir()
+    (folder / "node_modules/eigencal").symlink_to(TYPESCRIPT)
+    types = ("--types", "node", "--typeRoots", str(TYPESCRIPT / "node_modules/@types"))
+    options = ("--strict", "--module", "nodenext", "--target", "es2022", *types)
+    printed_by(str(WEB / "node_modules/.bin/tsc"), *options, "snippet.ts", folder=folder)
+    return printed_by("node", "snippet.js", folder=folder)
 
 
 @pytest.fixture(scope="module")
@@ -243,7 +260,9 @@ def test_a_wrong_answer_is_caught_by_keyboard_alone(console: Console) -> None:
     assert console.tab.evaluate("document.querySelectorAll('.verdict.bad').length") == 1
 
 
-def test_answers_arrive_one_by_one_and_end_as_groups_spectrum_and_snippets(console: Console) -> None:
+def test_answers_arrive_one_by_one_and_end_as_groups_spectrum_and_snippets(
+    console: Console, tmp_path: Path
+) -> None:
     console.open("/try")
     console.fill("Question", "What is the name of my dog?")
     console.fill("Answers to draw", "12")
@@ -271,7 +290,8 @@ def test_answers_arrive_one_by_one_and_end_as_groups_spectrum_and_snippets(conso
         console.click(language)
         console.until(f"document.querySelector('pre').innerText.includes({expected!r})")
         snippets[language] = console.tab.evaluate("document.querySelector('pre').innerText")
-    assert "What is the name of my dog?" in snippets["TypeScript"]
+    printed = printed_by_typescript(snippets["TypeScript"], tmp_path)
+    assert printed.strip().endswith(("answer", "abstain"))  # the action of the decision
     score = json.loads(printed_by("bash", "-c", snippets["curl"]))
     assert score["num_samples"] == 12
     assert "action=" in printed_by(PYTHON, "-c", snippets["Python"])  # of the decision
@@ -463,6 +483,7 @@ def test_a_calibration_is_compared_activated_and_taken_back(console: Console, ca
     console.click("Activate", "dialog")
     console.shows("Applies now")
     console.open("/calibrations")
+    console.shows("Active\nsince ")
     console.click("Go back to first")
     console.click("Activate", "dialog")
     console.until("document.querySelector('.card.current')?.innerText.startsWith('first')")
@@ -499,6 +520,7 @@ def test_verdicts_are_corrected_by_keyboard_and_kept_after_a_look(
     console.focus_by_tab("e.innerText.startsWith('See what 1 changed')")
     console.press("Enter")
     console.shows("What your verdicts change")
+    console.shows("first, corrected")
     [sent] = console.posted(f"/calibrations/{calibrated[0]}/rows")
     assert json.loads(sent["postData"])["rows"] == [{"line": first["line"], "correct": not first["correct"]}]
     console.click("Activate the corrected calibration")

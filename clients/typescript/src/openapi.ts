@@ -180,8 +180,9 @@ export interface paths {
          * Get the report as JSON or as a page with plots
          * @description Return the report as JSON, or as HTML if the request prefers it.
          *
-         *     The report is from the time of the fit. Only `now` (whether the calibration is active) and `verdicts` (its
-         *     rows with the judged answers; null once the rows are deleted) are current.
+         *     The report is from the time of the fit. Only `now` (whether the calibration is active) and `verdicts` are
+         *     current: the judged answers of its rows, at most 1,000, the most doubtful first; null once the rows are
+         *     deleted.
          */
         get: operations["get_report_calibrations__calibration_id__report_get"];
         put?: never;

@@ -50,13 +50,13 @@ export function Calibrations(): JSX.Element {
                 {list.map((calibration) => (
                   <Card
                     calibration={calibration}
+                    periods={periodsOf(calibration, history)}
                     isPicked={picked.includes(calibration.id)}
                     pick={() => pick(calibration.id)}
                     activate={() => ask(calibration)}
                   />
                 ))}
               </ul>
-              <History history={history} list={list} activate={ask} />
               {asked && <Activate calibration={asked} list={list} close={() => setAsked(undefined)} done={loaded.reload} />}
             </>
           )
@@ -66,8 +66,21 @@ export function Calibrations(): JSX.Element {
   );
 }
 
+type Period = Activation & { until: string | undefined };
+
+/** Return when a calibration was active, the latest period first. Another of the same set-up ends a period. */
+function periodsOf(calibration: Calibration, history: Activation[]): Period[] {
+  const ofSetUp = history
+    .filter((activation) => activation.fingerprint_key === calibration.fingerprint_key)
+    .toSorted((a, b) => Date.parse(b.activated_at) - Date.parse(a.activated_at));
+  return ofSetUp
+    .map((activation, index) => ({ ...activation, until: ofSetUp[index - 1]?.activated_at }))
+    .filter((period) => period.calibration_id === calibration.id);
+}
+
 function Card(props: {
   calibration: Calibration;
+  periods: Period[];
   isPicked: boolean;
   pick: () => void;
   activate: () => void;
@@ -93,6 +106,16 @@ function Card(props: {
         <dd>
           <time dateTime={calibration.created_at}>{S.when(calibration.created_at)}</time>
         </dd>
+        <dt>{S.calibrations.history}</dt>
+        {props.periods.length === 0 && <dd>{S.calibrations.noHistory}</dd>}
+        {props.periods.map((period) => (
+          <dd>
+            {S.calibrations.period(period.activated_at, period.until)}{" "}
+            <span class="small muted">
+              {period.by && S.calibrations.by(period.by)} {period.reason}
+            </span>
+          </dd>
+        ))}
       </dl>
       <p class="buttons">
         <label class="check">
@@ -101,7 +124,7 @@ function Card(props: {
         </label>
         {!calibration.active && (
           <button type="button" onClick={props.activate}>
-            {S.calibrations.activate}
+            {props.periods.length > 0 ? S.calibrations.back(nameOf(calibration)) : S.calibrations.activate}
           </button>
         )}
       </p>
@@ -113,44 +136,6 @@ function State(props: { calibration: Calibration }): JSX.Element {
   const { active, applies_now: applies } = props.calibration;
   const tone = active && applies ? "good" : active ? "warn" : "";
   return <span class={`tag ${tone}`}>{S.calibrations.state(active, applies)}</span>;
-}
-
-function History(props: {
-  history: Activation[];
-  list: Calibration[];
-  activate: (calibration: Calibration) => void;
-}): JSX.Element {
-  const byId = new Map(props.list.map((calibration) => [calibration.id, calibration]));
-  const name = (id: string | null) => {
-    const calibration = id === null ? undefined : byId.get(id);
-    return id === null ? S.calibrations.nothing : calibration ? nameOf(calibration) : id;
-  };
-  return (
-    <section aria-labelledby="activations">
-      <h2 id="activations">{S.calibrations.history}</h2>
-      {props.history.length === 0 && <p class="muted">{S.calibrations.noHistory}</p>}
-      <ol class="log">
-        {props.history.map((activation) => {
-          const before = activation.replaced === null ? undefined : byId.get(activation.replaced);
-          return (
-            <li>
-              <time dateTime={activation.activated_at}>{S.when(activation.activated_at)}</time>{" "}
-              <strong>{name(activation.calibration_id)}</strong> {S.calibrations.replaced(name(activation.replaced))}
-              <span class="small muted">
-                {" "}
-                {S.calibrations.by(activation.by)} {activation.reason}
-              </span>
-              {before && !before.active && (
-                <button type="button" class="small" onClick={() => props.activate(before)}>
-                  {S.calibrations.back(nameOf(before))}
-                </button>
-              )}
-            </li>
-          );
-        })}
-      </ol>
-    </section>
-  );
 }
 
 /** Ask before a calibration is activated, and spell out what changes. */

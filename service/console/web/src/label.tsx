@@ -1,25 +1,12 @@
 // Label: correct the verdicts of a calibration's rows by keyboard; see what changes before it is kept.
 import type { JSX } from "preact";
-import { useEffect, useMemo, useReducer, useState } from "preact/hooks";
+import { useEffect, useReducer, useState } from "preact/hooks";
 import { call, isOver, type Calibration, type Job, type Report, type VerdictRow } from "./api";
 import { Progress, useJob } from "./calibrate";
 import { Activate, TwoTable } from "./calibrations";
 import { go } from "./router";
 import { S } from "./strings";
 import { Await, Trouble, useLoaded, View } from "./ui";
-
-// How doubtful a verdict is by the rule that decided it.
-const DOUBT: Record<string, number> = { contained: 6, spelling: 5, contains: 3, rouge_l: 3, none: 2, equal: 1, given: 0 };
-
-/** Return the numbers and the longer words of a text: the short ones stand in every answer. */
-const wordsOf = (text: string): Set<string> => new Set(text.toLowerCase().match(/\p{N}+|\p{L}{4,}/gu) ?? []);
-
-/** Return how doubtful a verdict is, highest first. A wrong answer with words of a reference may be right. */
-function doubtOf(row: VerdictRow): number {
-  const words = wordsOf(row.answer);
-  const isNear = row.rule === "none" && row.references.some((reference) => !wordsOf(reference).isDisjointFrom(words));
-  return isNear ? 4 : (DOUBT[row.rule] ?? 3);
-}
 
 /** Choose a calibration to label. */
 export function LabelChoice(): JSX.Element {
@@ -100,11 +87,7 @@ const stepIn =
   };
 
 function Rows(props: { report: Report; rows: VerdictRow[]; count: number }): JSX.Element {
-  const { report } = props;
-  const rows = useMemo(
-    () => props.rows.toSorted((a, b) => doubtOf(b) - doubtOf(a) || a.line - b.line),
-    [props.rows],
-  );
+  const { report, rows } = props;
   const [{ at, verdicts }, take] = useReducer(stepIn(rows), report.calibration.id, keptFor);
   useEffect(() => {
     sessionStorage.setItem(keyOf(report.calibration.id), JSON.stringify({ at, verdicts: [...verdicts] }));
@@ -127,12 +110,16 @@ function Rows(props: { report: Report; rows: VerdictRow[]; count: number }): JSX
     return () => removeEventListener("keydown", pressed);
   }, [jobId]);
   const fit = async () => {
-    const sent = changed.map(([line, correct]) => ({ line, correct }));
+    const { id, name } = report.calibration;
+    const sent = {
+      rows: changed.map(([line, correct]) => ({ line, correct })),
+      name: S.label.corrected(name || id),
+      activate: "never",
+    };
     setSending(true);
     try {
       setError(undefined);
-      const path = `/calibrations/${report.calibration.id}/rows`;
-      setJobId((await call<Job>(path, "PATCH", { rows: sent, activate: "never" })).id);
+      setJobId((await call<Job>(`/calibrations/${id}/rows`, "PATCH", sent)).id);
     } catch (failure) {
       setError(failure);
     }
@@ -234,13 +221,7 @@ function Difference(props: { before: string; after: string }): JSX.Element {
       {([calibrations, reports, list]) => (
         <section aria-labelledby="difference">
           <h2 id="difference">{S.label.difference}</h2>
-          <TwoTable
-            calibrations={calibrations.map((calibration, index) => ({
-              ...calibration,
-              name: index === 0 ? S.label.before(calibration.name || calibration.id) : S.label.after(calibration.name || calibration.id),
-            }))}
-            reports={reports}
-          />
+          <TwoTable calibrations={calibrations} reports={reports} />
           <p class="buttons">
             <button type="button" class="primary" onClick={() => setAsked(true)}>
               {S.label.keep}

@@ -10,6 +10,14 @@ const count = (n: number, thing: string, many = `${thing}s`): string => `${n.toL
 const short = (text: string): string => `\u2068${text.length > 60 ? `${text.slice(0, 57)}…` : text}\u2069`;
 const when = (time: string): string =>
   new Date(time).toLocaleString("en", { dateStyle: "medium", timeStyle: "short" });
+const MAX_NAME = 200; // of a calibration
+
+/** Return the name of a calibration with corrected verdicts: "x, corrected", then "x, corrected 2" and so on. */
+function corrected(name: string): string {
+  const [, original, times] = /^(.*?)(?:, corrected ?(\d*))?$/s.exec(name)!;
+  const suffix = times === undefined ? ", corrected" : `, corrected ${(Number(times) || 1) + 1}`;
+  return original!.slice(0, MAX_NAME - suffix.length) + suffix;
+}
 
 export const S = {
   percent,
@@ -295,10 +303,9 @@ export const S = {
         : "Scores with its set-up use it within two seconds, on every replica.",
     doesNotApply: "It was made for another set-up, so current scores do not change.",
     canGoBack: (name: string) => `You can activate “${name}” again.`,
-    history: "History",
-    noHistory: "Nothing was activated so far.",
-    nothing: "nothing",
-    replaced: (name: string) => `replaced ${name}.`,
+    history: "Active",
+    noHistory: "never",
+    period: (from: string, until: string | undefined) => (until === undefined ? `since ${when(from)}.` : `${when(from)} to ${when(until)}.`),
     by: (who: string) => `By ${who}.`,
     back: (name: string) => `Go back to ${name}`,
     export: "Export the rows",
@@ -332,7 +339,7 @@ export const S = {
     how: "Is the answer right? The most doubtful verdicts come first.",
     none: "There is no calibration of whole answers with stored rows.",
     progress: (at: number, of: number, changed: number) => `${at} of ${of}. ${count(changed, "verdict")} changed.`,
-    first: (n: number, of: number) => `The first ${n} of ${of} rows are shown. The export has all of them.`,
+    first: (n: number, of: number) => `The ${n} most doubtful of ${of} rows are shown. The export has all of them.`,
     row: (line: number) => `Row of line ${line}`,
     noQuestion: "(a row without a question)",
     answer: "Answer",
@@ -356,8 +363,7 @@ export const S = {
     fitMeans: "This fits a second calibration and compares it with the first. It is not active until you activate it.",
     toRows: "Back to the rows",
     difference: "What your verdicts change",
-    before: (name: string) => `${name}, before`,
-    after: (name: string) => `${name}, corrected`,
+    corrected,
     keep: "Activate the corrected calibration",
     leave: "Do not activate it",
   },
