@@ -121,9 +121,9 @@ class CalibrationOut(BaseModel):
         "earlier development versions."
     )
     promise: PromiseOut | None = Field(
-        description="The promise of a decision with the full number of answers. It is made for the "
-        "configured target error. If that error cannot be promised or is not set, it is made for the lowest "
-        "error that can be promised. Null if no error can be promised."
+        description="The promise of a decision with the recommended number of answers, or the full number "
+        "without a recommendation. It is made for the configured target error (0.2 if not set), or for the "
+        "lowest error that can be promised if that is higher. Null if no error can be promised."
     )
     applies_now: bool = Field(
         description="Whether the calibration fits the current set-up: the LLM, its sampling and the "
@@ -349,16 +349,17 @@ def _view(app: Services, record: CalibrationRecord) -> CalibrationOut:
 
 
 def _promise(calibration: Calibration, serving: Serving) -> PromiseOut | None:
-    """Return the promise at the configured target error, or at the lowest error that can be promised."""
-    selector = calibration.selectors.get(calibration.num_samples)
+    """Return the promise at the target error, or at the lowest error that can be promised if it is higher."""
+    recommended = calibration.recommended
+    num_samples = calibration.num_samples if recommended is None else recommended
+    selector = calibration.selectors.get(num_samples)
     if selector is None:
         return None
     lowest = lowest_error(selector.counts, CONFIDENCE)
     if lowest is None:
         return None
-    target = max(lowest, serving.target_error or 0.0)
-    made = promise(selector.counts, target, CONFIDENCE)
-    return PromiseOut.model_validate({"num_samples": calibration.num_samples, **asdict(made)})
+    made = promise(selector.counts, max(lowest, serving.target().error), CONFIDENCE)
+    return PromiseOut.model_validate({"num_samples": num_samples, **asdict(made)})
 
 
 async def _verdicts(app: Services, calibration_id: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 from service.claims.facts import LISTS, POWERS_OF_TEN, normalize_number, normalize_text, words
 
 Rule = Literal["equal", "contains", "contained", "spelling", "none"]
+SUREST_FIRST: tuple[Rule, ...] = ("equal", "contains", "spelling", "contained", "none")
 
 _TOKEN = re.compile(
     r"(?P<sign>(?<!\w)(?:minus\s+|[-\u2212]))?"
@@ -83,7 +84,7 @@ class _Token(NamedTuple):
 
 
 def verdict(answer: str, references: Iterable[str]) -> Rule:
-    """Return the rule by which the answer is right, "none" for a wrong answer.
+    """Return the surest rule by which the answer is right, "none" for a wrong answer.
 
     equal: the answer and a reference have the same words. contains: the reference stands in the answer.
     contained: the answer stands in the reference, is at least half of it, and is not a part of a number in
@@ -99,14 +100,18 @@ def verdict(answer: str, references: Iterable[str]) -> Rule:
     >>> verdict("The capital of Germany is Berlin.", ["Berlin"]), verdict("It is not Berlin.", ["Berlin"])
     ('contains', 'none')
     """
-    normalized = _normalize(answer)
-    rules = (_rule(normalized, _normalize(reference)) for reference in references)
-    return next((rule for rule in rules if rule != "none"), "none")
+    return min(_rules(answer, references), key=SUREST_FIRST.index, default="none")
 
 
 def correct(answer: str, references: Iterable[str]) -> bool:
     """Return True if the answer is right by one of the references; see `verdict`."""
-    return verdict(answer, references) != "none"
+    return any(rule != "none" for rule in _rules(answer, references))
+
+
+def _rules(answer: str, references: Iterable[str]) -> Iterator[Rule]:
+    """Yield for each reference the rule by which it makes the answer right, "none" if it does not."""
+    normalized = _normalize(answer)
+    return (_rule(normalized, _normalize(reference)) for reference in references)
 
 
 def is_too_long(answer: str, references: Iterable[str]) -> bool:

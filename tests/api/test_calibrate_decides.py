@@ -92,7 +92,10 @@ async def test_verdicts_give_thresholds(http: httpx.AsyncClient, embedder: Remem
         for claim in [*row["promises"], *filter(None, [row["lowest"]])]:
             number = row["num_samples"]
             assert f"ith {number} answer{'' if number == 1 else 's'}" in claim["text"]
-    assert calibration["promise"]["num_samples"] == calibration["num_samples"] == 4
+    # The calibration's own promise is that of the report's opening.
+    number, coverage = calibration["promise"]["num_samples"], calibration["promise"]["coverage"]
+    assert f"ith {number} answer" in report["opening"]["promise"]
+    assert f"{round(100 * coverage)} % of such questions" in report["opening"]["promise"]
 
 
 async def test_job_log_report_and_page_state_whether_the_calibration_was_activated(

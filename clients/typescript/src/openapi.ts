@@ -982,7 +982,7 @@ export interface components {
              * @description Projection ECE on held-out rows, 0..1: the gap between `lambda_max` and the observed projection. Null for calibrations of earlier development versions.
              */
             projection_ece: number | null;
-            /** @description The promise of a decision with the full number of answers. It is made for the configured target error. If that error cannot be promised or is not set, it is made for the lowest error that can be promised. Null if no error can be promised. */
+            /** @description The promise of a decision with the recommended number of answers, or the full number without a recommendation. It is made for the configured target error (0.2 if not set), or for the lowest error that can be promised if that is higher. Null if no error can be promised. */
             promise: components["schemas"]["PromiseOut"] | null;
             /**
              * Raw Projection Ece

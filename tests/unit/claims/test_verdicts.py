@@ -90,6 +90,13 @@ def test_answers_too_long_for_their_references() -> None:
     assert [is_too_long("word " * value, ["Berlin city"]) for value in (6, 7)] == [False, True]
 
 
+def test_the_surest_rule_is_named_whatever_the_order_of_the_references() -> None:
+    references = ["Isaac Newton", "Newtown", "Sir Newton of Woolsthorpe", "Newton"]
+    for turned in (references, references[::-1]):
+        assert verdict("Newton", turned) == "equal"
+        assert verdict("It was Newton", turned) == "contains"
+
+
 def test_verdicts_of_earlier_versions_are_read() -> None:
     def stored(why: str) -> DevRow:
         row = {"line": 1, "id": None, "references": ["Paris"]}

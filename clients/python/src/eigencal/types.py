@@ -408,7 +408,7 @@ class Calibration(Result):
     projection_ece: float | None
     """Projection ECE on held-out rows, 0..1: the gap between `lambda_max` and the observed projection. Null for calibrations of earlier development versions."""
     promise: Promise | None
-    """The promise of a decision with the full number of answers. It is made for the configured target error. If that error cannot be promised or is not set, it is made for the lowest error that can be promised. Null if no error can be promised."""
+    """The promise of a decision with the recommended number of answers, or the full number without a recommendation. It is made for the configured target error (0.2 if not set), or for the lowest error that can be promised if that is higher. Null if no error can be promised."""
     raw_projection_ece: float | None
     """Projection ECE of raw scores on the held-out rows, 0..1. Null for calibrations of earlier development versions."""
     rows: int
