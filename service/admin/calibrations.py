@@ -24,6 +24,7 @@ from service.calibration.calibration import (
     CalibrationRecord,
     Method,
 )
+from service.calibration.diagnostics import sizes
 from service.calibration.rows import write_row
 from service.errors import Conflict, NotFound
 from service.jobs.model import CorrectionsRequest, Job
@@ -121,9 +122,9 @@ class CalibrationOut(BaseModel):
         "earlier development versions."
     )
     promise: PromiseOut | None = Field(
-        description="The promise of a decision with the recommended number of answers, or the full number "
-        "without a recommendation. It is made for the configured target error (0.2 if not set), or for the "
-        "lowest error that can be promised if that is higher. Null if no error can be promised."
+        description="The promise of a decision with the recommended number of answers, for the configured "
+        "target error (0.2 if not set). If it cannot be made: for the lowest error that any number of "
+        "answers can promise. Null if no error can be promised."
     )
     applies_now: bool = Field(
         description="Whether the calibration fits the current set-up: the LLM, its sampling and the "
@@ -274,7 +275,10 @@ async def get_data(app: ServicesDep, calibration_id: CalibrationId) -> Streaming
     openapi_extra=BEARER,
 )
 async def delete_data(app: ServicesDep, calibration_id: CalibrationId) -> None:
-    """Delete the prompts, references and answers permanently. The calibration and its report stay."""
+    """Delete the prompts, references and answers permanently. The calibration and its report stay.
+
+    Calibrations with corrected verdicts keep copies of the rows. Delete those, too.
+    """
     if not await app.calibrations.forget_data(calibration_id):
         raise no_calibration()
 
@@ -349,17 +353,24 @@ def _view(app: Services, record: CalibrationRecord) -> CalibrationOut:
 
 
 def _promise(calibration: Calibration, serving: Serving) -> PromiseOut | None:
-    """Return the promise at the target error, or at the lowest error that can be promised if it is higher."""
-    recommended = calibration.recommended
-    num_samples = calibration.num_samples if recommended is None else recommended
-    selector = calibration.selectors.get(num_samples)
-    if selector is None:
+    """Return the promise of the report's opening: at the target error with the recommended number of answers.
+
+    If it cannot be made: at the lowest error that any number of answers can promise, with the fewest.
+    """
+    lowest = {
+        number: error
+        for number in (0, *sizes(calibration.num_samples))
+        if (selector := calibration.selectors.get(number)) is not None
+        and (error := lowest_error(selector.counts, CONFIDENCE)) is not None
+    }
+    if not lowest:
         return None
-    lowest = lowest_error(selector.counts, CONFIDENCE)
-    if lowest is None:
-        return None
-    made = promise(selector.counts, max(lowest, serving.target().error), CONFIDENCE)
-    return PromiseOut.model_validate({"num_samples": num_samples, **asdict(made)})
+    number, error = calibration.recommended, serving.target().error
+    if number is None or lowest.get(number, 1.0) > error:
+        number = min(lowest, key=lambda candidate: (lowest[candidate], candidate))
+        error = lowest[number]
+    made = promise(calibration.selectors[number].counts, error, CONFIDENCE)
+    return PromiseOut.model_validate({"num_samples": number, **asdict(made)})
 
 
 async def _verdicts(app: Services, calibration_id: str) -> dict[str, Any]:

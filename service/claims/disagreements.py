@@ -1,4 +1,4 @@
-"""Where drawn answers say different things about the same thing: numbers, names and negation (**ours**).
+"""Where drawn answers say different things: numbers, names, roles and negation (**ours**).
 
 Two answers disagree where each holds what the other does not. What all of them hold is left out: "5 euros for
 30 days" and "5 euros for 90 days" disagree about days.
@@ -13,7 +13,7 @@ from typing import Literal
 from service.claims.kernel import Quantity, Reading
 
 MAX_VALUES = 10  # of a disagreement: those with the largest shares
-Kind = Literal["number", "name", "negation"]
+Kind = Literal["number", "name", "roles", "negation"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Disagreement:
 
 
 def find_disagreements(reading: Reading, counts: Sequence[int]) -> list[Disagreement]:
-    """Return the disagreements of distinct answers (k,): numbers by unit, then names, then negation.
+    """Return the disagreements of distinct answers (k,): numbers by unit, names, roles, negation.
 
     counts: (k,), how often each answer was drawn; 0 excludes an answer. Shares are of all counted answers.
     Names disagree only if two answers have no name in common, because German capitalises nouns.
@@ -48,6 +48,7 @@ def find_disagreements(reading: Reading, counts: Sequence[int]) -> list[Disagree
     for unit in units:
         add("number", {i: _of_unit(reading.quantities[i], unit) for i in used})
     add("name", {i: reading.names[i] for i in used}, apart=True)
+    add("roles", {i: reading.roles[i] for i in used})
     negated = {i: "negated" if reading.negated[i] else "not negated" for i in used}
     add("negation", {i: {value: value} for i, value in negated.items()})
     return disagreements

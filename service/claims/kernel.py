@@ -1,11 +1,12 @@
 """The kernel that compares answers to one question (**ours**, method, section 1).
 
 The cosine of whole sentences compares wording: "The capital of Italy is Milan." is nearer to "The capital
-of Italy is Rome." than "It is Rome." is. The kernel of two answers is a product of four:
+of Italy is Rome." than "It is Rome." is. The kernel of two answers is a product of five:
 
 - the cosine of the embeddings of the words that the question lacks;
 - the cosine of their numbers, with units ("30 days" is neither 90 days nor 30 months);
 - the cosine of their names;
+- the cosine of their roles ("A beat B" and "B beat A");
 - `NEGATION` if exactly one of them is negated.
 
 Each factor is a kernel with K(a, a) = 1, so their product is a kernel too (Schur, 1911), and the theory of
@@ -30,14 +31,15 @@ from service.claims.facts import (
     read_words,
     words_of_question,
 )
+from service.claims.roles import roles_of
 from service.embedding.port import PAPER, Kernel
 from service.spectral.spectrum import RANK_TOLERANCE, unit_rows
 
 Floats = NDArray[np.float64]
 COMMON = 0.3  # a coordinate that all texts share
 # With these weights texts with different numbers have a cosine of .07, with different units .30, with
-# different names .23.
-NAME = 1.0
+# different names .23, with exchanged roles .09.
+NAME, ROLES = 1.0, 3.0
 NUMBER, UNIT = 1.0, 3.0  # of a number, and of a number together with its unit
 NEGATION = 0.3
 LLM_WEIGHT = 0.8  # of P(same) in the kernel; the facts have the rest. See `comparison.PROMPT_VERSION`
@@ -71,12 +73,13 @@ class Quantity:
 class Reading:
     """The facts of n texts.
 
-    quantities: the numbers of each text. names: its names, with their spelling. negated: whether the text
-    contains a negation; False for all texts if the question contains one.
+    quantities: the numbers of each text. names: its names, with their spelling. roles: see `roles_of`.
+    negated: whether the text contains a negation; False for all texts if the question contains one.
     """
 
     quantities: Sequence[Sequence[Quantity]]
     names: Sequence[Mapping[str, str]]
+    roles: Sequence[Mapping[str, str]]
     negated: Sequence[bool]
 
     def __len__(self) -> int:
@@ -88,8 +91,8 @@ def read_texts(
 ) -> Reading:
     """Return the facts of n texts that answer a question.
 
-    compared: the `compared_texts`. num_drawn: the number of first texts by which words are recognised as
-    names (None: all). The facts of these do not depend on the rest.
+    compared: the `compared_texts`. num_drawn: the number of first texts, by which words are recognised as
+    names, and exchanged roles as such (None: all). The facts of these do not depend on the rest.
     """
     read = [read_words(text) for text in texts]
     part = asked_part(question)
@@ -98,6 +101,7 @@ def read_texts(
     return Reading(
         [list(quantities_of(*pair)) for pair in pairs],
         _names(read, texts, compared, words_of_question(question), num_drawn),
+        roles_of(read, texts, len(texts) if num_drawn is None else num_drawn),
         [not is_negation and is_negated(*pair) for pair in pairs],
     )
 
@@ -107,8 +111,9 @@ def kernel_matrix(reading: Reading, embeddings: ArrayLike) -> Floats:
     rows = unit_rows(embeddings)
     numbers = [dict(_weighted(of_text)) for of_text in reading.quantities]
     names = [dict.fromkeys(of_text, NAME) for of_text in reading.names]
+    roles = [dict.fromkeys(of_text, ROLES) for of_text in reading.roles]
     kernel = rows @ rows.T
-    for facts in (numbers, names):
+    for facts in (numbers, names, roles):
         if any(facts):
             kernel *= _fact_cosines(facts)
     return kernel * np.where(np.equal.outer(reading.negated, reading.negated), 1.0, NEGATION)

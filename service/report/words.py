@@ -178,13 +178,13 @@ def opening(report: Part, target_error: float, num_samples: int | None) -> dict[
         error, at = min(lowest)
         promise = (
             f"Nothing at {percent(target_error)}: this error among the {texts} let through cannot be "
-            f"promised; the lowest that can be is {percent(error)}, by {answers_drawn(at)}."
+            f"promised; the lowest possible error is {percent(error)}, with {answers_drawn(at)}."
         )
     else:
         promise = f"Nothing: no number of answers allows a promise, so decisions let no {texts} through."
     safe = _safe(report)
     if not any(row["promises"] for row in rows):
-        safe += " It measures how far answers agree, not whether one is right."
+        safe += " The confidence measures how far answers agree, not whether an answer is right."
     return {
         "verdict": _verdict(report),
         "safe": safe,
@@ -240,7 +240,7 @@ def _safe(report: Part) -> str:
     if _is_better(report):
         raw_off = f"{raw['projection_ece']:.2f}"
         return f"To be used with care {like}: the confidence is {gap}, where raw scores are {raw_off} off."
-    return f"Not safe to use: on questions held out the confidence is {gap}, no less than raw scores."
+    return f"Not safe to use: on held-out questions the confidence is {gap}, no less than raw scores."
 
 
 def in_short(served: Sequence[Part], method: str) -> Iterator[str]:
@@ -252,14 +252,14 @@ def in_short(served: Sequence[Part], method: str) -> Iterator[str]:
     change = f"stays at {after}" if before == after else f"{verb} from {before} to {after}"
     yield f"Compared with raw scores, the gap between λmax and the observed share (projection ECE) {change}."
     null = ours["projection_null"]
-    read = f"Calibrated scores would read {between(null) or MISSING} on these prompts"
+    read = f"Calibrated scores would have a gap of {between(null) or MISSING} on these prompts"
     yield f"{read} ({p_words(null['p_value'])}): {MAPS[method]} {judgment(null['p_value'])}."
     ranked = [row["auroc_lambda_max"]["value"] for row in (raw, ours)]
     if None in ranked:
-        yield "How well λmax tells right from wrong answers cannot be computed: there is one kind only."
+        yield "The AUROC of λmax cannot be computed: all answers are right, or all are wrong."
     else:
         yield (
-            "How well λmax tells right from wrong answers (AUROC; 0.5 is chance) goes from "
+            "The AUROC of λmax (right against wrong answers; 0.5 is chance) changes from "
             f"{number(ranked[0])} to {number(ranked[1])}; calibration is not meant to improve it."
         )
 
@@ -288,11 +288,11 @@ def about_data(data: Part, right: Bools) -> Iterator[Caution]:
     if full < FEW_ROWS:
         yield caution(
             "few_rows",
-            f"Only {full} rows: intervals are wide, unusual prompts go unnoticed. Use at least {FEW_ROWS}.",
+            f"Only {full} rows: intervals are wide; unusual prompts go unnoticed. Use at least {FEW_ROWS}.",
         )
     if usable > full:
         fewer = f"have fewer than {data['num_samples']} answers"
-        text = f"{usable - full} rows {fewer}: left out of the headline fit."
+        text = f"{usable - full} rows {fewer}: they are left out of the fit for this number."
         yield caution("short_rows", text)
     if copies := data["copies"]:
         text = f"{copies} rows repeat the question of another row, or nearly: one row per question counts."
@@ -302,7 +302,7 @@ def about_data(data: Part, right: Bools) -> Iterator[Caution]:
         yield caution("unusable_rows", text)
     if refused := data["refused"]["count"]:
         were = "1 row was" if refused == 1 else f"{refused} rows were"
-        text = f"{were} refused by the LLM server while it answered others; they are listed by line."
+        text = f"{were} refused by the LLM server while it answered others; the report lists the lines."
         yield caution("refused_rows", text)
     if right.all() or not right.any():
         which = "right" if right.all() else "wrong"
@@ -325,7 +325,7 @@ def about_verdicts(verdicts: Sequence[Verdict], references: Sequence[Sequence[st
 def about_fit(fit: AnyFit) -> Iterator[Caution]:
     """Yield warnings about parameters on a bound, or a search that has not converged."""
     for name in fit.at_bound:
-        text = f"The best {name} sits on the bound of the search: the data do not pin it down."
+        text = f"The best {name} is at a bound of the search: the data do not determine it."
         yield caution("at_bound", text)
     if not fit.at_bound and fit.stationarity_gap > CONVERGED:
         text = f"The search stopped {fit.stationarity_gap:.1e} from a stationary point."

@@ -162,8 +162,8 @@ class CalibrationUsed(Part):
     evidence_slope: float | None = Field(None, description="For `evidence`: b of the same formula.")
     created_at: datetime = Field(description="Time of the fit.")
     kernel: Kernel = Field(
-        description="Kernel that compares the answers: `facts` (numbers, names, negation, wording), `llm` "
-        "(facts and the LLM's judgement of each pair) or `paper` (cosine of the embeddings)."
+        description="Kernel that compares the answers: `facts` (numbers, names, roles, negation, wording), "
+        "`llm` (facts and the LLM's judgement of each pair) or `paper` (cosine of the embeddings)."
     )
     origin: Literal["own", "default"] = Field(
         description="`own`: fitted for this set-up. `default`: the packaged calibration. It applies if none "
@@ -293,7 +293,8 @@ class DisagreementValue(Part):
     """A value that some of the answers state."""
 
     value: str = Field(
-        description="The value as one of the answers writes it. For `negation`: `negated` or `not negated`."
+        description="The value as one of the answers writes it. For `roles`: the answer. For `negation`: "
+        "`negated` or `not negated`."
     )
     share: float = Field(description="Share of the answers with content that state this value, 0..1.")
 
@@ -301,9 +302,10 @@ class DisagreementValue(Part):
 class Disagreement(Part):
     """A point on which the answers disagree."""
 
-    kind: Literal["number", "name", "negation"] = Field(
+    kind: Literal["number", "name", "roles", "negation"] = Field(
         description="Numbers are compared only with numbers of the same unit. Names are compared only "
-        "between answers that have no name in common."
+        "between answers that have no name in common. Roles differ between answers of the same words, in "
+        'which two parts have changed places ("A beat B", "B beat A").'
     )
     values: list[DisagreementValue] = Field(
         description="The values by share, largest first, at most ten. The shares need not add up to 1: some "
@@ -542,7 +544,7 @@ class Score(Part):
     )
     disagreements: list[Disagreement] | None = Field(
         None,
-        description="Numbers, names and negations that differ between the drawn answers. Empty: none "
+        description="Numbers, names, roles and negations that differ between the drawn answers. Empty: none "
         "differ. Null if fewer than two answers have content, if the answers are scored claim by claim, and "
         "in chats under EIGENCAL_ABSTAIN.",
     )

@@ -11,6 +11,8 @@ import pytest
 
 from service.app import create_app
 from service.embedding.port import Embedded
+from service.report.words import answers_drawn
+from service.scoring.judging import percent
 from service.settings import Settings
 from tests.support.decisions import judged_rows, vectors_of
 from tests.support.fakes import FakeEmbedder, FakeLLM
@@ -96,6 +98,16 @@ async def test_verdicts_give_thresholds(http: httpx.AsyncClient, embedder: Remem
     number, coverage = calibration["promise"]["num_samples"], calibration["promise"]["coverage"]
     assert f"ith {number} answer" in report["opening"]["promise"]
     assert f"{round(100 * coverage)} % of such questions" in report["opening"]["promise"]
+
+
+async def test_without_the_target_the_promise_is_the_lowest_of_all_numbers_of_answers(
+    http: httpx.AsyncClient,
+) -> None:
+    calibration = await calibrated(http, sent(30))
+    opening = (await http.get(calibration["links"]["report"])).json()["opening"]["promise"]
+    assert opening.startswith("Nothing at 20 %")
+    number, error = calibration["promise"]["num_samples"], calibration["promise"]["target_error"]
+    assert f"the lowest possible error is {percent(error)}, with {answers_drawn(number)}" in opening
 
 
 async def test_job_log_report_and_page_state_whether_the_calibration_was_activated(

@@ -454,6 +454,12 @@ def test_a_job_is_cancelled(console: Console, tmp_path: Path) -> None:
     console.shows("Cancelled")
 
 
+def test_a_job_that_does_not_exist_is_reported(console: Console) -> None:
+    console.open("/calibrate/job_00000000000000000000000000")
+    console.shows("No job has this id.")
+    console.tab.events.clear()  # Chromium logs refused requests
+
+
 def test_rows_are_proposed_from_a_chat_log(console: Console) -> None:
     console.open("/calibrate")
     console.click("A chat log")
@@ -479,12 +485,12 @@ def test_a_calibration_is_compared_activated_and_taken_back(console: Console, ca
     console.open(f"/calibrations/{calibrated[1]}")
     assert console.tab.evaluate("document.querySelector('h1').innerText").startswith("second <img")
     console.click("Activate")
-    console.shows("It replaces “first”")
+    console.shows("It replaces “\u2068first\u2069”")
     console.click("Activate", "dialog")
     console.shows("Applies now")
     console.open("/calibrations")
     console.shows("Active\nsince ")
-    console.click("Go back to first")
+    console.click("Go back to \u2068first\u2069")
     console.click("Activate", "dialog")
     console.until("document.querySelector('.card.current')?.innerText.startsWith('first')")
     active = httpx.get(f"{console.url}/calibrations/active").json()
@@ -512,9 +518,12 @@ def test_verdicts_are_corrected_by_keyboard_and_kept_after_a_look(
     console.shows("1 of 12.")
     shown = console.tab.evaluate("document.querySelector('.row-card').innerText")
     [first] = [row for row in report["verdicts"]["rows"] if f"line {row['line']}\n" in shown.lower()]
-    console.press("s")
-    console.shows("2 of 12. 0 verdicts changed.")
-    console.press("u")
+    console.press(*"s" * 12)
+    console.shows("All rows have been shown.")
+    console.click("Back")
+    console.shows("12 of 12. 0 verdicts changed.")
+    console.press(*"u" * 11)
+    console.shows("1 of 12.")
     console.press("n" if first["correct"] else "y")
     console.shows("2 of 12. 1 verdict changed.")
     console.focus_by_tab("e.innerText.startsWith('See what 1 changed')")
@@ -543,10 +552,10 @@ def test_rows_are_exported_and_forgotten_only_after_their_name_was_typed(
     console.tab.until(lambda: bool(console.tab.named("Page.downloadWillBegin")))
     assert [event["url"] for event in console.tab.named("Page.downloadWillBegin")] == [rows]
     console.until("!document.querySelector('dialog')")
-    console.click("Forget the rows")
+    console.click("Delete the rows")
     assert console.tab.evaluate("document.querySelector('dialog button[type=submit]').disabled")
     console.fill("Type", f"second {HOSTILE}")
-    console.click("Forget the rows", "dialog")
+    console.click("Delete the rows", "dialog")
     console.shows("The rows of this calibration are not stored.")
     assert httpx.get(rows).status_code == 404
 

@@ -162,6 +162,8 @@ export interface paths {
         /**
          * Delete the rows
          * @description Delete the prompts, references and answers permanently. The calibration and its report stay.
+         *
+         *     Calibrations with corrected verdicts keep copies of the rows. Delete those, too.
          */
         delete: operations["delete_data_calibrations__calibration_id__data_delete"];
         options?: never;
@@ -982,7 +984,7 @@ export interface components {
              * @description Projection ECE on held-out rows, 0..1: the gap between `lambda_max` and the observed projection. Null for calibrations of earlier development versions.
              */
             projection_ece: number | null;
-            /** @description The promise of a decision with the recommended number of answers, or the full number without a recommendation. It is made for the configured target error (0.2 if not set), or for the lowest error that can be promised if that is higher. Null if no error can be promised. */
+            /** @description The promise of a decision with the recommended number of answers, for the configured target error (0.2 if not set). If it cannot be made: for the lowest error that any number of answers can promise. Null if no error can be promised. */
             promise: components["schemas"]["PromiseOut"] | null;
             /**
              * Raw Projection Ece
@@ -1033,7 +1035,7 @@ export interface components {
             id: string;
             /**
              * Kernel
-             * @description Kernel that compares the answers: `facts` (numbers, names, negation, wording), `llm` (facts and the LLM's judgement of each pair) or `paper` (cosine of the embeddings).
+             * @description Kernel that compares the answers: `facts` (numbers, names, roles, negation, wording), `llm` (facts and the LLM's judgement of each pair) or `paper` (cosine of the embeddings).
              * @enum {string}
              */
             kernel: "facts" | "llm" | "paper";
@@ -1302,10 +1304,10 @@ export interface components {
         Disagreement: {
             /**
              * Kind
-             * @description Numbers are compared only with numbers of the same unit. Names are compared only between answers that have no name in common.
+             * @description Numbers are compared only with numbers of the same unit. Names are compared only between answers that have no name in common. Roles differ between answers of the same words, in which two parts have changed places ("A beat B", "B beat A").
              * @enum {string}
              */
-            kind: "number" | "name" | "negation";
+            kind: "number" | "name" | "roles" | "negation";
             /**
              * Values
              * @description The values by share, largest first, at most ten. The shares need not add up to 1: some answers may state none of the values.
@@ -1324,7 +1326,7 @@ export interface components {
             share: number;
             /**
              * Value
-             * @description The value as one of the answers writes it. For `negation`: `negated` or `not negated`.
+             * @description The value as one of the answers writes it. For `roles`: the answer. For `negation`: `negated` or `not negated`.
              */
             value: string;
         };
@@ -2110,7 +2112,7 @@ export interface components {
             decision: components["schemas"]["Decision"] | null;
             /**
              * Disagreements
-             * @description Numbers, names and negations that differ between the drawn answers. Empty: none differ. Null if fewer than two answers have content, if the answers are scored claim by claim, and in chats under EIGENCAL_ABSTAIN.
+             * @description Numbers, names, roles and negations that differ between the drawn answers. Empty: none differ. Null if fewer than two answers have content, if the answers are scored claim by claim, and in chats under EIGENCAL_ABSTAIN.
              */
             disagreements?: components["schemas"]["Disagreement"][] | null;
             /**

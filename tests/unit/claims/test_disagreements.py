@@ -62,6 +62,11 @@ def test_names_disagree_where_answers_have_none_in_common() -> None:
     assert disagreements_of(["Marie Curie", "Curie"]) == {}
 
 
+def test_exchanged_roles_are_reported_as_the_answers() -> None:
+    drawn = ["Spain beat Italy.", "Spain beat Italy.", "Italy beat Spain.", "It was Spain."]
+    assert disagreements_of(drawn)["roles"] == {"Spain beat Italy.": 0.5, "Italy beat Spain.": 0.25}
+
+
 def test_negation_is_reported_unless_the_question_is_negated() -> None:
     drawn = ["It is safe."] * 3 + ["It is not safe."]
     assert disagreements_of(drawn, "Is it safe?") == {"negation": {"not negated": 0.75, "negated": 0.25}}

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.claims.kernel import COMMON, NEGATION, compared_texts, kernel_vectors, read_texts
+from service.claims.kernel import COMMON, NEGATION, ROLES, compared_texts, kernel_vectors, read_texts
 from service.embedding.port import FACTS
 from service.spectral.spectrum import spectrum
 
@@ -51,6 +51,7 @@ NAMES = COMMON / (COMMON + 1.0)
         ("It costs $5", "It costs €5", "", UNITS),
         ("It is Rome.", "It is Milan.", QUESTION, NAMES),
         ("Rome", "Milan", QUESTION, NAMES),
+        ("the cat ate the mouse", "the mouse ate the cat", "", COMMON / (COMMON + ROLES)),
         ("It is allowed", "It is not allowed", "", NEGATION),
         ("Hunde sind erlaubt", "Hunde sind nicht erlaubt", "", NEGATION),
         ("It is allowed", "It isn't allowed", "Why isn't it allowed?", 1.0),  # the question is negated

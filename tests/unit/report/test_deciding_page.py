@@ -50,7 +50,7 @@ def test_model_for_some_numbers_of_answers_is_shown_per_number(report: dict[str,
     text = words(render(changed))
     assert "With 4 answers there is no model" in text
     # Other numbers of answers, one of which may be recommended, are still shown.
-    assert "Share of the questions answered with each number of answers" in text
+    assert "Share of the questions let through, by number of answers" in text
     assert "no model: on held-out rows nothing tells right from wrong better" in text
     assert "probability of the answer" in text
 

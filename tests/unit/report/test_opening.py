@@ -33,8 +33,8 @@ def test_a_target_out_of_reach_promises_nothing_and_names_what_can_be() -> None:
     rows = report["correctness"]["by_num_samples"]
     lowest, number = min((row["lowest"]["target_error"], row["num_samples"]) for row in rows)
     assert found["promise"].startswith("Nothing at 5 %")
-    assert f"the lowest that can be is {100 * lowest:g} %" in found["promise"]
-    assert found["promise"].endswith(f"{100 * lowest:g} %, by {number} answers.")
+    assert f"the lowest possible error is {100 * lowest:g} %" in found["promise"]
+    assert found["promise"].endswith(f"{100 * lowest:g} %, with {number} answers.")
 
 
 def test_without_a_model_nothing_is_promised() -> None:

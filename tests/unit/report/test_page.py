@@ -129,7 +129,7 @@ def test_page_starts_with_the_opening(report: dict[str, Any]) -> None:
     lines = (
         "Is it safe to use, and for what?",
         "What does it promise?",
-        "How many answers to draw for that?",
+        "How many answers should be drawn?",
     )
     reports = [report["opening"][name] for name in ("safe", "promise", "answers")]
     places = [page.index(text) for pair in zip(lines, reports, strict=True) for text in pair]
@@ -142,10 +142,10 @@ def test_page_starts_with_the_opening(report: dict[str, Any]) -> None:
 def test_opening_shows_the_change(report: dict[str, Any], text: str | None) -> None:
     report["opening"]["change"] = text and {"text": text, "rows": 37, "target_error": 0.2}
     page = render(report)
-    assert ("What would change that?" in page) == (text is not None)
+    assert ("What would improve the result?" in page) == (text is not None)
     assert text is None or f"<dd>{text}</dd>" in page
     del report["opening"]["change"]  # a report of an earlier release
-    assert "What would change that?" not in render(report)
+    assert "What would improve the result?" not in render(report)
 
 
 def test_every_text_of_others_is_escaped(report: dict[str, Any], page: str) -> None:
@@ -166,7 +166,7 @@ def test_labels_of_one_class(right: bool) -> None:
     text = words(render(one_class_report(right)))
     assert "AUROC of λmax higher is better — all answers right, or all wrong —" in text
     assert f"Here all answers are {'right' if right else 'wrong'}" in text
-    assert "there is one kind only" in text
+    assert "The AUROC of λmax cannot be computed" in text
     assert "nan" not in text.lower().split()
 
 
@@ -260,7 +260,8 @@ def test_every_ece_has_its_null(report: dict[str, Any]) -> None:
     text = words(render(report))
     assert "0.311 if calibrated: 0.016 to 0.048, p = 0.001" in text
     assert (
-        "Calibrated scores would read — on these prompts (p unknown): Depolarized cannot be judged." in text
+        "Calibrated scores would have a gap of — on these prompts (p unknown): Depolarized cannot be judged."
+        in text
     )
 
 

@@ -38,7 +38,7 @@ class CalibrationUsed(Result):
     id: str
     """Id of the calibration."""
     kernel: Literal["facts", "llm", "paper"] | str
-    """Kernel that compares the answers: `facts` (numbers, names, negation, wording), `llm` (facts and the LLM's judgement of each pair) or `paper` (cosine of the embeddings)."""
+    """Kernel that compares the answers: `facts` (numbers, names, roles, negation, wording), `llm` (facts and the LLM's judgement of each pair) or `paper` (cosine of the embeddings)."""
     method: Literal["depolarized", "temperature", "evidence"] | str
     """The map applied."""
     origin: Literal["own", "default"] | str
@@ -127,14 +127,14 @@ class DisagreementValue(Result):
     share: float
     """Share of the answers with content that state this value, 0..1."""
     value: str
-    """The value as one of the answers writes it. For `negation`: `negated` or `not negated`."""
+    """The value as one of the answers writes it. For `roles`: the answer. For `negation`: `negated` or `not negated`."""
 
 
 class Disagreement(Result):
     """A point on which the answers disagree."""
 
-    kind: Literal["number", "name", "negation"] | str
-    """Numbers are compared only with numbers of the same unit. Names are compared only between answers that have no name in common."""
+    kind: Literal["number", "name", "roles", "negation"] | str
+    """Numbers are compared only with numbers of the same unit. Names are compared only between answers that have no name in common. Roles differ between answers of the same words, in which two parts have changed places ("A beat B", "B beat A")."""
     values: tuple[DisagreementValue, ...]
     """The values by share, largest first, at most ten. The shares need not add up to 1: some answers may state none of the values."""
 
@@ -408,7 +408,7 @@ class Calibration(Result):
     projection_ece: float | None
     """Projection ECE on held-out rows, 0..1: the gap between `lambda_max` and the observed projection. Null for calibrations of earlier development versions."""
     promise: Promise | None
-    """The promise of a decision with the recommended number of answers, or the full number without a recommendation. It is made for the configured target error (0.2 if not set), or for the lowest error that can be promised if that is higher. Null if no error can be promised."""
+    """The promise of a decision with the recommended number of answers, for the configured target error (0.2 if not set). If it cannot be made: for the lowest error that any number of answers can promise. Null if no error can be promised."""
     raw_projection_ece: float | None
     """Projection ECE of raw scores on the held-out rows, 0..1. Null for calibrations of earlier development versions."""
     rows: int
@@ -555,7 +555,7 @@ class Score(Result):
     decision: Decision | None
     """Decision on the `candidate` or, without one, on `answer`, for the target error. Null if no calibration can decide and the request has no `target_error`, unless the answers are refusals. Without a `probability_correct` the decision is to abstain."""
     disagreements: tuple[Disagreement, ...] | None = None
-    """Numbers, names and negations that differ between the drawn answers. Empty: none differ. Null if fewer than two answers have content, if the answers are scored claim by claim, and in chats under EIGENCAL_ABSTAIN."""
+    """Numbers, names, roles and negations that differ between the drawn answers. Empty: none differ. Null if fewer than two answers have content, if the answers are scored claim by claim, and in chats under EIGENCAL_ABSTAIN."""
     embedder: str
     """Embedder of the answers."""
     entropy: float | None

@@ -115,23 +115,31 @@ async function* events(response: Response): AsyncGenerator<{ name: string; data:
   }
 }
 
-/** Follow a job until it ends. Return a function that stops following it. */
-export function follow(id: string, onJob: (job: Job) => void, onLost: () => void): () => void {
+/**
+ * Follow a job until it ends. Return a function that stops following it.
+ * onLost: called while the connection is lost, or with the failure if the job cannot be followed any more.
+ */
+export function follow(id: string, onJob: (job: Job) => void, onLost: (failure?: Failure) => void): () => void {
   const source = new EventSource(address(`/jobs/${id}/events`));
   source.addEventListener("job", (event) => {
     const job: Job = JSON.parse((event as MessageEvent<string>).data);
     if (isOver(job)) source.close();
     onJob(job);
   });
-  let again = 0;
-  source.addEventListener("error", () => {
-    if (source.readyState !== EventSource.CLOSED) return; // the browser connects again
-    onLost();
-    again = window.setTimeout(() => (stop = follow(id, onJob, onLost)), 3000);
-  });
+  let isStopped = false;
   let stop = () => source.close();
+  const again = async () => {
+    const failure = await call(`/jobs/${id}`).catch((error: unknown) => error);
+    if (isStopped) return;
+    if (failure instanceof Failure && [401, 403, 404].includes(failure.status)) onLost(failure);
+    else stop = follow(id, onJob, onLost);
+  };
+  source.addEventListener("error", () => {
+    onLost();
+    if (source.readyState === EventSource.CLOSED) setTimeout(again, 3000); // otherwise the browser connects again
+  });
   return () => {
-    clearTimeout(again);
+    isStopped = true;
     stop();
   };
 }

@@ -1,7 +1,7 @@
 // Calibrate: choose rows, see their faults, follow the job, read its verdict.
 import type { JSX } from "preact";
-import { useEffect, useId, useState } from "preact/hooks";
-import { call, follow, isOver, request, type Job, type Report } from "./api";
+import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { call, type Failure, follow, isOver, request, type Job, type Report } from "./api";
 import { go } from "./router";
 import { check, FEW_ROWS, fileOf, isDecided, propose, refused, textOf, withDecisions, type Checked, type Proposed } from "./rows";
 import { S } from "./strings";
@@ -69,11 +69,16 @@ export function Calibrate(): JSX.Element {
 function FileRows(props: { onChosen: (chosen: Chosen | undefined) => void }): JSX.Element {
   const [isOver, setOver] = useState(false);
   const id = useId();
+  const latest = useRef<File | undefined>(undefined);
+  useEffect(() => () => void (latest.current = undefined), []);
   const take = async (file: File | undefined) => {
     if (!file) return;
+    latest.current = file;
     props.onChosen(undefined);
-    const checked = await textOf(file).then(check, (error: Error) => refused(error.message));
-    props.onChosen({ name: file.name, content: file, checked, at: Date.now() });
+    let content = new Blob(); // a copy: a browser does not send a file that has changed since it was chosen
+    const read = async () => textOf((content = new Blob([await file.arrayBuffer()])));
+    const checked = await read().then(check, (error: Error) => refused(error.message));
+    if (latest.current === file) props.onChosen({ name: file.name, content, checked, at: Date.now() });
   };
   return (
     <div
@@ -132,8 +137,10 @@ function ChatRows(props: { onChosen: (chosen: Chosen | undefined) => void }): JS
       <ol class="proposed">
         {rows.map((row, index) => (
           <li>
-            <p class="asked">{row.messages.at(-1)!.content}</p>
-            <blockquote>{row.answer}</blockquote>
+            <p class="asked" dir="auto">
+              {row.messages.at(-1)!.content}
+            </p>
+            <blockquote dir="auto">{row.answer}</blockquote>
             <Choice
               legend={S.calibrate.isRight}
               value={row.correct === null ? "skip" : row.correct ? "right" : "wrong"}
@@ -178,7 +185,7 @@ function Checks(props: { checked: Checked; name: string }): JSX.Element {
 
 function Start(props: { chosen: Chosen }): JSX.Element {
   const { chosen } = props;
-  const [name, setName] = useState(chosen.name.replace(/\.(jsonl|ndjson|json|csv)?(\.gz)?$/, "").slice(0, 200));
+  const [name, setName] = useState(S.cut(chosen.name.replace(/\.(jsonl|ndjson|json|csv)?(\.gz)?$/, "")));
   const [count, setCount] = useState(0);
   const [label, setLabel] = useState("");
   const [drawnBy, setDrawnBy] = useState<"caller" | "service">("caller");
@@ -258,22 +265,25 @@ function Start(props: { chosen: Chosen }): JSX.Element {
 
 const STAGES = ["sampling", "embedding", "comparing", "fitting", "reporting"] as const;
 
-/** Follow a job; null while it is loading. */
-export function useJob(id: string): { job: Job | null; isLost: boolean } {
-  const [state, setState] = useState<{ job: Job | null; isLost: boolean }>({ job: null, isLost: false });
+type Followed = { job: Job | null; lost: JSX.Element | null };
+
+/** Follow a job; null while it is loading. lost: a note while the job is not followed. */
+export function useJob(id: string): Followed {
+  const [state, setState] = useState<Followed>({ job: null, lost: null });
   useEffect(() => {
-    setState({ job: null, isLost: false });
+    setState({ job: null, lost: null });
+    const note = (failure?: Failure) => (failure ? <Trouble error={failure} /> : <p class="note bad">{S.calibrate.lost}</p>);
     return follow(
       id,
-      (job) => setState({ job, isLost: false }),
-      () => setState((last) => ({ ...last, isLost: true })),
+      (job) => setState({ job, lost: null }),
+      (failure) => setState((last) => ({ ...last, lost: note(failure) })),
     );
   }, [id]);
   return state;
 }
 
 export function JobView(props: { id: string }): JSX.Element {
-  const { job, isLost } = useJob(props.id);
+  const { job, lost } = useJob(props.id);
   const [isCancelling, setCancelling] = useState(false);
   const [error, setError] = useState<unknown>();
   const say = useSay();
@@ -291,8 +301,8 @@ export function JobView(props: { id: string }): JSX.Element {
   };
   return (
     <View title={job?.name || S.calibrate.job}>
-      {isLost && <p class="note bad">{S.calibrate.lost}</p>}
-      {!job && !isLost && <p class="muted">{S.loading}</p>}
+      {lost}
+      {!job && !lost && <p class="muted">{S.loading}</p>}
       {error !== undefined && <Trouble error={error} />}
       {job && (
         <div class="panel">

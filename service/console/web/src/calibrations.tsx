@@ -68,11 +68,9 @@ export function Calibrations(): JSX.Element {
 
 type Period = Activation & { until: string | undefined };
 
-/** Return when a calibration was active, the latest period first. Another of the same set-up ends a period. */
+/** Return when a calibration was active. The history and the periods begin with the latest. */
 function periodsOf(calibration: Calibration, history: Activation[]): Period[] {
-  const ofSetUp = history
-    .filter((activation) => activation.fingerprint_key === calibration.fingerprint_key)
-    .toSorted((a, b) => Date.parse(b.activated_at) - Date.parse(a.activated_at));
+  const ofSetUp = history.filter((activation) => activation.fingerprint_key === calibration.fingerprint_key);
   return ofSetUp
     .map((activation, index) => ({ ...activation, until: ofSetUp[index - 1]?.activated_at }))
     .filter((period) => period.calibration_id === calibration.id);
@@ -87,10 +85,13 @@ function Card(props: {
 }): JSX.Element {
   const { calibration } = props;
   const { promise } = calibration;
+  const [latest, ...earlier] = props.periods;
   return (
     <li class={`panel card ${calibration.active && calibration.applies_now ? "current" : ""}`}>
       <h2>
-        <a href={`#/calibrations/${calibration.id}`}>{nameOf(calibration)}</a>
+        <a href={`#/calibrations/${calibration.id}`} dir="auto">
+          {nameOf(calibration)}
+        </a>
       </h2>
       <p>
         <State calibration={calibration} />
@@ -108,14 +109,21 @@ function Card(props: {
         </dd>
         <dt>{S.calibrations.history}</dt>
         {props.periods.length === 0 && <dd>{S.calibrations.noHistory}</dd>}
-        {props.periods.map((period) => (
+        {latest && (
           <dd>
-            {S.calibrations.period(period.activated_at, period.until)}{" "}
-            <span class="small muted">
-              {period.by && S.calibrations.by(period.by)} {period.reason}
-            </span>
+            <ActivePeriod period={latest} />
+            {earlier.length > 0 && (
+              <details>
+                <summary>{S.calibrations.earlier(earlier.length)}</summary>
+                {earlier.map((period) => (
+                  <p>
+                    <ActivePeriod period={period} />
+                  </p>
+                ))}
+              </details>
+            )}
           </dd>
-        ))}
+        )}
       </dl>
       <p class="buttons">
         <label class="check">
@@ -129,6 +137,18 @@ function Card(props: {
         )}
       </p>
     </li>
+  );
+}
+
+function ActivePeriod(props: { period: Period }): JSX.Element {
+  const { activated_at: from, until, by, reason } = props.period;
+  return (
+    <>
+      {S.calibrations.period(from, until)}{" "}
+      <span class="small muted">
+        {by && S.calibrations.by(by)} {reason}
+      </span>
+    </>
   );
 }
 
@@ -157,7 +177,8 @@ export function Activate(props: {
     of?.promise ? S.calibrations.promiseOf(of.promise.target_error, of.promise.coverage, of.promise.num_samples) : S.calibrations.noPromise;
   return (
     <Confirm title={S.calibrations.activateTitle(nameOf(calibration))} action={S.calibrations.activate} run={run} close={props.close}>
-      <ul>
+      {current?.id === calibration.id && <p class="note">{S.calibrations.isActive}</p>}
+      <ul hidden={current?.id === calibration.id}>
         <li>{S.calibrations.replaces(current ? nameOf(current) : null)}</li>
         <li>{S.calibrations.promiseChange(promise(current), promise(calibration))}</li>
         <li>{S.calibrations.errorChange(current?.projection_ece ?? null, calibration.projection_ece)}</li>
@@ -241,6 +262,8 @@ export function CalibrationView(props: { id: string }): JSX.Element {
                 action={S.calibrations.export}
                 typed={nameOf(calibration)}
                 run={async () => {
+                  // A download that fails says nothing.
+                  if (!(await call<Calibration>(`/calibrations/${id}`)).data_kept) return loaded.reload();
                   const link = document.createElement("a");
                   Object.assign(link, { href: address(`/calibrations/${id}/data`), download: "" }).click();
                 }}
@@ -282,7 +305,7 @@ function Tradeoff(props: { report: Report }): JSX.Element {
     return (
       <section class="panel">
         <h2>{S.calibrations.tradeoff}</h2>
-        <p>{S.calibrations.noVerdicts}</p>
+        <p>{S.calibrations.noVerdicts(report.correctness.num_samples)}</p>
       </section>
     );
   const at = promised(report, target);
@@ -377,7 +400,7 @@ export function TwoTable(props: { calibrations: Calibration[]; reports: Report[]
         S.calibrations.answeredAt(target),
         (_, report) => {
           const at = promised(report, target);
-          return at ? S.percent(at.coverage) : S.calibrations.noPromise;
+          return at ? S.calibrations.coverageOf(at.coverage, report.correctness.num_samples) : S.calibrations.noPromise;
         },
       ],
     ),

@@ -69,8 +69,20 @@ const keyOf = (id: string): string => `eigencal-verdicts-${id}`;
 
 /** Return the verdicts given in this session, which leaving the page must not lose. */
 function keptFor(id: string): Labelling {
-  const kept = JSON.parse(sessionStorage.getItem(keyOf(id)) ?? '{"at": 0, "verdicts": []}');
-  return { at: kept.at, verdicts: new Map(kept.verdicts) };
+  try {
+    const kept = JSON.parse(sessionStorage.getItem(keyOf(id)) ?? '{"at": 0, "verdicts": []}');
+    return { at: kept.at, verdicts: new Map(kept.verdicts) };
+  } catch {
+    return { at: 0, verdicts: new Map() };
+  }
+}
+
+function keepFor(id: string, { at, verdicts }: Labelling): void {
+  try {
+    sessionStorage.setItem(keyOf(id), JSON.stringify({ at, verdicts: [...verdicts] }));
+  } catch {
+    // The storage is full or closed to this page: the verdicts are kept until it is left.
+  }
 }
 
 /** Return the function that gives the row in view a verdict and moves on. Keys may come faster than the page draws. */
@@ -89,9 +101,7 @@ const stepIn =
 function Rows(props: { report: Report; rows: VerdictRow[]; count: number }): JSX.Element {
   const { report, rows } = props;
   const [{ at, verdicts }, take] = useReducer(stepIn(rows), report.calibration.id, keptFor);
-  useEffect(() => {
-    sessionStorage.setItem(keyOf(report.calibration.id), JSON.stringify({ at, verdicts: [...verdicts] }));
-  }, [at, verdicts]);
+  useEffect(() => keepFor(report.calibration.id, { at, verdicts }), [at, verdicts]);
   const [jobId, setJobId] = useState<string | undefined>();
   const [error, setError] = useState<unknown>();
   const [isSending, setSending] = useState(false);
@@ -102,23 +112,24 @@ function Rows(props: { report: Report; rows: VerdictRow[]; count: number }): JSX
     const pressed = (event: KeyboardEvent) => {
       const isTyping = event.target instanceof Element && event.target.closest("input, textarea, select, dialog");
       const step = STEPS[event.key.toLowerCase()];
-      if (!step || isTyping || event.repeat || event.ctrlKey || event.metaKey || event.altKey || jobId !== undefined) return;
+      if (!step || isTyping || event.repeat || event.ctrlKey || event.metaKey || event.altKey || isSending || jobId !== undefined) return;
       event.preventDefault();
       take(step);
     };
     addEventListener("keydown", pressed);
     return () => removeEventListener("keydown", pressed);
-  }, [jobId]);
+  }, [isSending, jobId]);
   const fit = async () => {
     const { id, name } = report.calibration;
-    const sent = {
-      rows: changed.map(([line, correct]) => ({ line, correct })),
-      name: S.label.corrected(name || id),
-      activate: "never",
-    };
     setSending(true);
     try {
       setError(undefined);
+      const taken = (await call<Calibration[]>("/calibrations")).map((other) => other.name);
+      const sent = {
+        rows: changed.map(([line, correct]) => ({ line, correct })),
+        name: S.label.corrected(name || id, taken),
+        activate: "never",
+      };
       setJobId((await call<Job>(`/calibrations/${id}/rows`, "PATCH", sent)).id);
     } catch (failure) {
       setError(failure);
@@ -126,6 +137,11 @@ function Rows(props: { report: Report; rows: VerdictRow[]; count: number }): JSX
     setSending(false);
   };
 
+  const back = (
+    <button type="button" disabled={at === 0} onClick={() => take("back")}>
+      {S.label.back} <kbd>u</kbd>
+    </button>
+  );
   if (jobId !== undefined) return <Refitted jobId={jobId} before={report.calibration.id} back={() => setJobId(undefined)} />;
   return (
     <>
@@ -134,17 +150,19 @@ function Rows(props: { report: Report; rows: VerdictRow[]; count: number }): JSX
       {row ? (
         <article class="panel row-card" aria-label={S.label.row(row.line)}>
           <h2 class="small muted">{S.label.row(row.line)}</h2>
-          <p class="asked">{row.question ?? S.label.noQuestion}</p>
+          <p class="asked" dir="auto">
+            {row.question ?? S.label.noQuestion}
+          </p>
           <dl class="facts">
             <dt>{S.label.answer}</dt>
             <dd>
-              <q>{row.answer}</q>
+              <q dir="auto">{row.answer}</q>
             </dd>
             <dt>{S.label.references}</dt>
             <dd>
               {row.references.map((reference) => (
                 <>
-                  <q>{reference}</q>{" "}
+                  <q dir="auto">{reference}</q>{" "}
                 </>
               ))}
             </dd>
@@ -164,13 +182,14 @@ function Rows(props: { report: Report; rows: VerdictRow[]; count: number }): JSX
             <button type="button" onClick={() => take("skip")}>
               {S.skip} <kbd>s</kbd>
             </button>
-            <button type="button" disabled={at === 0} onClick={() => take("back")}>
-              {S.label.back} <kbd>u</kbd>
-            </button>
+            {back}
           </p>
         </article>
       ) : (
-        <p class="note good">{S.label.end}</p>
+        <>
+          <p class="note good">{S.label.end}</p>
+          <p class="buttons">{back}</p>
+        </>
       )}
       {error !== undefined && <Trouble error={error} />}
       <p class="buttons">
@@ -185,16 +204,20 @@ function Rows(props: { report: Report; rows: VerdictRow[]; count: number }): JSX
 
 /** What the corrected verdicts change, before the new calibration is used. */
 function Refitted(props: { jobId: string; before: string; back: () => void }): JSX.Element {
-  const { job, isLost } = useJob(props.jobId);
+  const { job, lost } = useJob(props.jobId);
+  const isDone = job?.state === "succeeded";
+  useEffect(() => {
+    if (isDone) keepFor(props.before, { at: 0, verdicts: new Map() }); // the verdicts are in the new calibration
+  }, [isDone]);
   return (
     <>
-      {isLost && <p class="note bad">{S.calibrate.lost}</p>}
-      {job && (!isOver(job) || job.state !== "succeeded") && (
+      {lost}
+      {job && !isDone && (
         <div class="panel">
           <Progress job={job} />
         </div>
       )}
-      {job && isOver(job) && job.state !== "succeeded" && (
+      {job && isOver(job) && !isDone && (
         <button type="button" onClick={props.back}>
           {S.label.toRows}
         </button>

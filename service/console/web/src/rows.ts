@@ -267,8 +267,8 @@ export const isDecided = (row: Proposed): boolean => row.correct === true || (ro
 /** Return proposed rows with the decisions on the same answers in earlier ones. */
 export function withDecisions(rows: Proposed[], earlier: Proposed[]): Proposed[] {
   const key = (row: Proposed) => JSON.stringify([row.messages, row.answer]);
-  const byKey = new Map(earlier.map((row) => [key(row), row]));
-  return rows.map((row) => byKey.get(key(row)) ?? row);
+  const byKey = Map.groupBy(earlier, key);
+  return rows.map((row) => byKey.get(key(row))?.shift() ?? row);
 }
 
 /** Return the decided rows of a log as a file of JSON lines. A right answer is its own reference. */

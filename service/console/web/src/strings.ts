@@ -7,22 +7,30 @@ const errorPercent = (error: number): string => `${Math.ceil(1000 * error - 1e-9
 const number = (value: number): string => (Number.isInteger(value) ? String(value) : value.toFixed(Math.abs(value) < 10 ? 2 : 0));
 const count = (n: number, thing: string, many = `${thing}s`): string => `${n.toLocaleString("en")} ${n === 1 ? thing : many}`;
 // Isolated: a text from right to left must not turn the sentence around it.
-const short = (text: string): string => `\u2068${text.length > 60 ? `${text.slice(0, 57)}…` : text}\u2069`;
+const isolated = (text: string): string => `\u2068${text}\u2069`;
+const short = (text: string): string => isolated([...text].length > 60 ? `${cut(text, 57)}…` : text);
 const when = (time: string): string =>
   new Date(time).toLocaleString("en", { dateStyle: "medium", timeStyle: "short" });
-const MAX_NAME = 200; // of a calibration
+const MAX_NAME = 200; // characters of a calibration's name, counted as the service counts them
+
+/** Return the first characters of a text. */
+const cut = (text: string, most = MAX_NAME): string => [...text].slice(0, most).join("");
 
 /** Return the name of a calibration with corrected verdicts: "x, corrected", then "x, corrected 2" and so on. */
-function corrected(name: string): string {
-  const [, original, times] = /^(.*?)(?:, corrected ?(\d*))?$/s.exec(name)!;
-  const suffix = times === undefined ? ", corrected" : `, corrected ${(Number(times) || 1) + 1}`;
-  return original!.slice(0, MAX_NAME - suffix.length) + suffix;
+function corrected(name: string, taken: string[]): string {
+  const original = name.replace(/, corrected( \d+)?$/, "");
+  for (let times = 1; ; times += 1) {
+    const suffix = times === 1 ? ", corrected" : `, corrected ${times}`;
+    const proposed = cut(original, MAX_NAME - suffix.length) + suffix;
+    if (!taken.includes(proposed)) return proposed;
+  }
 }
 
 export const S = {
   percent,
   number,
   when,
+  cut,
   none: "—",
   loading: "Loading…",
   again: "Try again",
@@ -106,7 +114,13 @@ export const S = {
     groups: (groups: [number, string][]) =>
       `${groups.map(([n, text]) => `${n} ${n === 1 ? "says" : "say"} “${short(text)}”`).join(", ")}.`,
     disagreement: (kind: string, values: [string, number][]) => {
-      const what = { number: "The answers state different numbers", name: "The answers state different names", negation: "Some answers deny what others state" }[kind] ?? kind;
+      const what =
+        {
+          number: "The answers state different numbers",
+          name: "The answers state different names",
+          roles: "The answers exchange who does what",
+          negation: "Some answers deny what others state",
+        }[kind] ?? kind;
       return `${what}: ${values.map(([value, share]) => `${short(value)} (${percent(share)})`).join(", ")}.`;
     },
     unknown: "unknown",
@@ -178,9 +192,9 @@ export const S = {
     faults: "Errors, by line of the file",
     line: "Line",
     field: "Field",
-    fault: "Fault",
+    fault: "Error",
     bad: (name: string) => `Nothing was sent from ${name}. Correct these rows, then choose the file again.`,
-    moreFaults: (n: number) => `${count(n, "more fault")}.`,
+    moreFaults: (n: number) => `${count(n, "more error")}.`,
     good: (name: string, rows: number, withAnswers: number, labelled: number) =>
       `${name}: ${count(rows, "row")}, ${withAnswers ? `${withAnswers} with answers` : "answers will be drawn"}${labelled ? `, ${count(labelled, "verdict")} of yours` : ""}.`,
     few: (rows: number, few: number) => `${rows} rows are enough to start. With ${few} or more, the report can say whether the calibration is safe to use.`,
@@ -212,7 +226,7 @@ export const S = {
     },
     stages: {
       sampling: "Draw answers",
-      comparing: "Compare answers by the LLM",
+      comparing: "Let the LLM compare answers",
       embedding: "Embed",
       fitting: "Fit",
       reporting: "Write the report",
@@ -224,7 +238,7 @@ export const S = {
     keepRunning: "Keep it running",
     cancelMeans: "Its rows and the answers drawn so far are deleted.",
     leave: "You can leave this page; the job continues.",
-    lost: "The connection to the service was lost. Reload the page to follow the job.",
+    lost: "The connection to the service is lost. This page follows the job again when the service answers.",
     retry: "Retry with the answers already drawn",
     refused: (n: number) => `The LLM server refused ${count(n, "row")}.`,
     open: "Open the calibration",
@@ -260,9 +274,9 @@ export const S = {
 
   calibrations: {
     title: "Calibrations",
-    lead: "Each set-up has one active calibration. Every score names the calibration that was used.",
+    lead: "Each set-up has at most one active calibration. Every score names the calibration that was used.",
     one: "Calibration",
-    none: "There is no calibration yet. Unless it is switched off, the packaged default is used; it promises nothing.",
+    none: "There is no calibration yet. Scores use the default calibration (unless it is switched off), which promises nothing.",
     first: "Calibrate",
     toAll: "All calibrations",
     compare: "Compare two",
@@ -288,41 +302,46 @@ export const S = {
     verdicts: "Judged answers",
     rightWrong: (right: number, wrong: number) => `${right} right, ${wrong} wrong`,
     ranking: "Ranking of right over wrong (AUROC)",
+    coverageOf: (coverage: number, samples: number) => `${percent(coverage)}, ${count(samples, "answer")} per question`,
     answeredAt: (target: number) => `Share let through, target error ${percent(target)}`,
     tokens: "Tokens per question",
     activate: "Activate",
-    activateTitle: (name: string) => `Activate “${name}”?`,
-    activated: (name: string) => `${name} is active.`,
-    replaces: (name: string | null) => (name === null ? "No calibration is active for its set-up." : `It replaces “${name}” for its set-up.`),
+    activateTitle: (name: string) => `Activate “${isolated(name)}”?`,
+    activated: (name: string) => `${isolated(name)} is active.`,
+    isActive: "It is already active.",
+    replaces: (name: string | null) =>
+      name === null ? "No calibration is active for its set-up." : `It replaces “${isolated(name)}” for its set-up.`,
     promiseChange: (before: string, after: string) => `Promise now: ${before}. Afterwards: ${after}.`,
     errorChange: (before: number | null, after: number | null) =>
       `Error of lambda_max now: ${before === null ? "none is known" : number(before)}. Afterwards: ${after === null ? "unknown" : number(after)}.`,
     appliesFromNow: (ofCaller: boolean) =>
       ofCaller
-        ? "Scores of samples from the same source use it within two seconds, on every replica."
-        : "Scores with its set-up use it within two seconds, on every replica.",
+        ? "Within two seconds, scores of samples from the same source use it on every replica."
+        : "Within two seconds, scores with its set-up use it on every replica.",
     doesNotApply: "It was made for another set-up, so current scores do not change.",
-    canGoBack: (name: string) => `You can activate “${name}” again.`,
+    canGoBack: (name: string) => `You can activate “${isolated(name)}” again.`,
     history: "Active",
     noHistory: "never",
     period: (from: string, until: string | undefined) => (until === undefined ? `since ${when(from)}.` : `${when(from)} to ${when(until)}.`),
     by: (who: string) => `By ${who}.`,
-    back: (name: string) => `Go back to ${name}`,
+    earlier: (n: number) => count(n, "earlier period"),
+    back: (name: string) => `Go back to ${isolated(name)}`,
     export: "Export the rows",
-    exportTitle: (name: string) => `Export the rows of “${name}”?`,
+    exportTitle: (name: string) => `Export the rows of “${isolated(name)}”?`,
     exportMeans: (rows: number) =>
       `The file contains the prompts, references, answers and verdicts of ${count(rows, "row")}. Store it where only authorised people can read it.`,
-    forget: "Forget the rows",
-    forgetTitle: (name: string) => `Forget the rows of “${name}”?`,
+    forget: "Delete the rows",
+    forgetTitle: (name: string) => `Delete the rows of “${isolated(name)}”?`,
     forgetMeans: (rows: number) =>
-      `Prompts, references and answers of ${count(rows, "row")} are deleted permanently. The calibration and its report stay.`,
+      `Prompts, references and answers of ${count(rows, "row")} are deleted permanently. The calibration and its report stay. Corrected calibrations keep copies of the rows: delete those, too.`,
     forgotten: "The rows of this calibration are not stored.",
     tradeoff: "How much to let through",
-    noVerdicts: "The verdicts do not allow a promise. Label more rows, with both right and wrong answers.",
+    noVerdicts: (samples: number) =>
+      `With ${count(samples, "answer")} per question, the verdicts do not allow a promise. The report has the promises of other numbers of answers.`,
     target: (target: number) => `Wrong among those let through: at most ${percent(target)}`,
     targetShort: "Target error",
     answered: (target: number, coverage: number, error: number, samples: number, tokens: number | null) =>
-      `With ${count(samples, "answer")} per question and a target error of ${errorPercent(target)}, ${percent(coverage)} of the answers are let through. On the rows, ${percent(error)} of these are wrong.${tokens === null ? "" : ` Each question costs ${number(tokens)} tokens.`}`,
+      `With ${count(samples, "answer")} per question and a target error of ${errorPercent(target)}, ${percent(coverage)} of the answers are let through. On held-out rows, ${percent(error)} of these are wrong.${tokens === null ? "" : ` Each question costs ${number(tokens)} tokens.`}`,
     notPromised: (target: number, confidence: number) =>
       `An error of ${errorPercent(target)} cannot be promised with ${percent(confidence)} confidence, so no answer is let through.`,
     curve: "Share of the answers let through, by target error",

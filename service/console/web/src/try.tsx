@@ -47,7 +47,8 @@ function keep(result: Result): Result[] {
 /** Return the body of POST /score for a draft. */
 function bodyOf(draft: Draft): ScoreRequest {
   const asked = draft.kind === "conversation" ? { messages: draft.turns } : { prompt: draft.prompt };
-  const judged = draft.candidate.trim() && draft.kind !== "question" ? { candidate: draft.candidate } : {};
+  const isJudged = draft.kind === "answer" || (draft.kind === "conversation" && draft.candidate.trim());
+  const judged = isJudged ? { candidate: draft.candidate } : {};
   return {
     ...asked,
     ...judged,
@@ -390,8 +391,8 @@ function Verdict(props: { result: Result; again: (count: number) => void }): JSX
   const judged = score.candidate ? (request.candidate ?? "").trim() : score.answer; // as claims count its characters
   const codes = new Set(score.warnings.map((warning) => warning.code));
   const caveats = score.warnings.filter((warning) => warning.code === "correctness_label_mismatch");
-  const more = Math.min(256, score.num_samples < 20 ? 20 : score.num_samples * 2);
-  const canHelp = score.num_samples < 256 && score.num_distinct > 1 && !codes.has("target_unreachable");
+  const more = Math.min(256, Math.max(20, score.num_samples * 2, request.num_samples ?? 0));
+  const canHelp = score.num_samples < more && score.num_distinct > 1 && !codes.has("target_unreachable");
   return (
     <>
       <div class={`verdict ${tone}`}>

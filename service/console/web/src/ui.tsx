@@ -16,15 +16,18 @@ export const useSay = (): ((text: string) => void) => useContext(App).say;
 
 export type Loaded<T> = { value?: T; error?: unknown; reload: () => void };
 
-/** Load a value whenever one of `when` changes. */
+/** Load a value whenever one of `when` changes. A failed reload keeps the value. */
 export function useLoaded<T>(load: () => Promise<T>, when: unknown[]): Loaded<T> {
   const [state, setState] = useState<{ value?: T; error?: unknown }>({});
   const [round, setRound] = useState(0);
+  const last = useRef(round);
   useEffect(() => {
     let isCurrent = true;
+    const isReload = last.current !== round;
+    last.current = round;
     load().then(
       (value) => isCurrent && setState({ value }),
-      (error: unknown) => isCurrent && setState({ error }),
+      (error: unknown) => isCurrent && setState((before) => (isReload ? { ...before, error } : { error })),
     );
     return () => {
       isCurrent = false;
@@ -108,9 +111,13 @@ export function Faults(props: { faults: { line: number | null; field: string | n
 /** Show a loaded value, or why there is none. */
 export function Await<T>(props: { loaded: Loaded<T>; children: (value: T) => ComponentChildren }): JSX.Element {
   const { value, error, reload } = props.loaded;
-  if (error !== undefined) return <Trouble error={error} retry={reload} />;
-  if (value === undefined) return <p class="muted">{S.loading}</p>;
-  return <>{props.children(value)}</>;
+  if (error === undefined && value === undefined) return <p class="muted">{S.loading}</p>;
+  return (
+    <>
+      {error !== undefined && <Trouble error={error} retry={reload} />}
+      {value !== undefined && props.children(value)}
+    </>
+  );
 }
 
 /** A labelled form field. `children` gets the id for the control. */
@@ -157,14 +164,21 @@ export function Confirm(props: {
     setRunning(true);
     try {
       await props.run();
-      props.close();
+      dialog.current?.close();
+      // What opened the dialog may be gone.
+      document.querySelector<HTMLElement>("h1")?.focus({ preventScroll: true });
     } catch (failure) {
       setError(failure);
       setRunning(false);
     }
   };
   return (
-    <dialog ref={dialog} aria-labelledby={heading} onClose={props.close}>
+    <dialog
+      ref={dialog}
+      aria-labelledby={heading}
+      onCancel={(event) => isRunning && event.preventDefault()}
+      onClose={props.close}
+    >
       <form onSubmit={run}>
         <h2 id={heading}>{props.title}</h2>
         {props.children}
@@ -184,7 +198,7 @@ export function Confirm(props: {
           >
             {props.action}
           </button>
-          <button type="button" onClick={() => dialog.current?.close()}>
+          <button type="button" disabled={isRunning} onClick={() => dialog.current?.close()}>
             {props.leave ?? S.cancel}
           </button>
         </p>
