@@ -48,7 +48,9 @@ def find_disagreements(reading: Reading, counts: Sequence[int]) -> list[Disagree
     for unit in units:
         add("number", {i: _of_unit(reading.quantities[i], unit) for i in used})
     add("name", {i: reading.names[i] for i in used}, apart=True)
-    add("roles", {i: reading.roles[i] for i in used})
+    for words in dict.fromkeys(reading.roles[i].words for i in used if reading.roles[i].place):
+        of_words = [(i, reading.roles[i]) for i in used if reading.roles[i].words == words]
+        add("roles", {i: {str(role.place): role.text} for i, role in of_words})
     negated = {i: "negated" if reading.negated[i] else "not negated" for i in used}
     add("negation", {i: {value: value} for i, value in negated.items()})
     return disagreements

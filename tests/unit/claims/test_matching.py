@@ -95,6 +95,7 @@ def test_an_answer_agrees_differs_or_is_silent_by_its_nearest_sentence(
         ("It takes 30 days.", "It takes 30 months.", False),
         ("It takes 30 days.", "It takes 30.", True),
         ("Spain beat Italy.", "Italy beat Spain.", False),
+        ("Spain beat Italy.", "Spain, it was, beat Italy.", True),
     ],
 )
 def test_a_sentence_with_another_number_name_or_negation_does_not_agree(

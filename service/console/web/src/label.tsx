@@ -138,7 +138,7 @@ function Rows(props: { report: Report; rows: VerdictRow[]; count: number }): JSX
   };
 
   const back = (
-    <button type="button" disabled={at === 0} onClick={() => take("back")}>
+    <button type="button" disabled={at === 0 || isSending} onClick={() => take("back")}>
       {S.label.back} <kbd>u</kbd>
     </button>
   );
@@ -173,13 +173,13 @@ function Rows(props: { report: Report; rows: VerdictRow[]; count: number }): JSX
             </dd>
           </dl>
           <p class="buttons">
-            <button type="button" onClick={() => take("right")}>
+            <button type="button" disabled={isSending} onClick={() => take("right")}>
               {S.right} <kbd>y</kbd>
             </button>
-            <button type="button" onClick={() => take("wrong")}>
+            <button type="button" disabled={isSending} onClick={() => take("wrong")}>
               {S.wrong} <kbd>n</kbd>
             </button>
-            <button type="button" onClick={() => take("skip")}>
+            <button type="button" disabled={isSending} onClick={() => take("skip")}>
               {S.skip} <kbd>s</kbd>
             </button>
             {back}

@@ -20,11 +20,11 @@ export type Loaded<T> = { value?: T; error?: unknown; reload: () => void };
 export function useLoaded<T>(load: () => Promise<T>, when: unknown[]): Loaded<T> {
   const [state, setState] = useState<{ value?: T; error?: unknown }>({});
   const [round, setRound] = useState(0);
-  const last = useRef(round);
+  const last = useRef("");
   useEffect(() => {
     let isCurrent = true;
-    const isReload = last.current !== round;
-    last.current = round;
+    const isReload = last.current === when.join();
+    last.current = when.join();
     load().then(
       (value) => isCurrent && setState({ value }),
       (error: unknown) => isCurrent && setState((before) => (isReload ? { ...before, error } : { error })),
