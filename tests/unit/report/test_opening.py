@@ -40,7 +40,7 @@ def test_a_target_out_of_reach_promises_nothing_and_names_what_can_be() -> None:
 def test_without_a_model_nothing_is_promised() -> None:
     found = small_report()["opening"]
     assert found["promise"].startswith("Nothing: no number of answers allows a promise")
-    assert found["safe"].endswith("not whether one is right.")
+    assert found["safe"].endswith("not whether an answer is right.")
 
 
 def test_it_says_whether_it_is_safe_to_use() -> None:
