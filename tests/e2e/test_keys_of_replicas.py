@@ -98,7 +98,7 @@ async def test_key_is_revoked_while_many_score(url: str, tmp_path: Path) -> None
         async def series(http: httpx.AsyncClient) -> list[tuple[int, str]]:
             answers = [await scored(http, key["key"])]
             async with asyncio.timeout(PATIENCE_S):
-                while answers[-1] != (401, "bad_key"):
+                while answers[-1][0] == 200:
                     answers.append(await scored(http, key["key"]))
             return [*answers, *[await scored(http, key["key"]) for _ in range(3)]]
 
@@ -106,11 +106,8 @@ async def test_key_is_revoked_while_many_score(url: str, tmp_path: Path) -> None
         assert await scored(here, key["key"]) == (200, "")
         await here.delete(f"/keys/{key['id']}")
         for answers in await asyncio.gather(*running):
-            decided = [
-                answer for answer in answers if answer != (503, "store_unavailable")
-            ]  # of a busy machine
-            good = decided.count((200, ""))
-            assert decided == [(200, "")] * good + [(401, "bad_key")] * (len(decided) - good)
+            good = answers.count((200, ""))
+            assert answers == [(200, "")] * good + [(401, "bad_key")] * 4
 
 
 async def test_frozen_database_does_not_delay_known_keys(postgres: Cluster, tmp_path: Path) -> None:
