@@ -210,7 +210,7 @@ class ScoreCache:
                 logger.error("%d scores cannot be written to the store: %s", len(batch), kind)  # noqa: TRY400
             is_failing = False
             for key, document in batch.items():
-                if self._unwritten.get(key) is document:  # else it was replaced meanwhile
+                if self._unwritten.get(key) is document:  # otherwise, a newer document waits
                     self._forget(key)
             if not self._unwritten and not self._stopping.is_set():
                 self._news.clear()

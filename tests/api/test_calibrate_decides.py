@@ -94,7 +94,7 @@ async def test_verdicts_give_thresholds(http: httpx.AsyncClient, embedder: Remem
         for claim in [*row["promises"], *filter(None, [row["lowest"]])]:
             number = row["num_samples"]
             assert f"ith {number} answer{'' if number == 1 else 's'}" in claim["text"]
-    # The calibration's own promise is that of the report's opening.
+    # The calibration and the report's opening make the same promise.
     number, coverage = calibration["promise"]["num_samples"], calibration["promise"]["coverage"]
     assert f"ith {number} answer" in report["opening"]["promise"]
     assert f"{round(100 * coverage)} % of such questions" in report["opening"]["promise"]

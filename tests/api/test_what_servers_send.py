@@ -55,7 +55,7 @@ def streamed(events: Callable[[int], list[Any]]) -> Behaviour:
 
 
 def choosing(finish: str = "stop", logprobs: Any = None, **message: Any) -> Behaviour:
-    """Answer with as many copies of this message as requested."""
+    """Return a behaviour that sends the requested number of copies of this message."""
 
     async def behave(exchange: Exchange) -> None:
         choice = {"message": {"role": "assistant", **message}, "logprobs": logprobs, "finish_reason": finish}
