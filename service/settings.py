@@ -187,7 +187,7 @@ class Settings(BaseSettings):
     kernel: Literal["facts", "paper"] = Field(
         "facts",
         description="How answers are compared: `facts`, by the words beyond the question, numbers, names, "
-        "roles and negation; `paper`, by the cosine of their embeddings.",
+        "and negation; `paper`, by the cosine of their embeddings.",
     )
     compare: Literal["embeddings", "llm"] = Field(
         "embeddings",

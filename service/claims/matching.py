@@ -166,20 +166,18 @@ class Matcher:
     def _agrees(self, claim: int, sentence: int, cosine: float) -> bool:
         """Return True if a sentence agrees with a claim, by their facts.
 
-        It disagrees if only one of the two is negated, if their roles are exchanged, if each has a number
-        that the other lacks, or if it has none of the claim's numbers that the question lacks. If both have
-        names, at least half of the names in the text with fewer names must be in the other. A sentence
-        without names agrees by its numbers.
+        It disagrees if only one of the two is negated, if each has a number that the other lacks, or if it
+        has none of the claim's numbers that the question lacks. If both have names, at least half of the
+        names in the text with fewer names must be in the other. A sentence without names agrees by its
+        numbers.
         """
         reading, question_numbers = self._reading, self._question_numbers
         numbers, others = reading.quantities[claim], reading.quantities[sentence]
         missing, further = _less(numbers, others), _less(others, numbers)
-        roles, other_roles = reading.roles[claim], reading.roles[sentence]
-        is_exchanged = roles.words == other_roles.words and roles.place != other_roles.place
         is_negation = reading.negated[claim] != reading.negated[sentence]
-        if is_negation or is_exchanged or (missing and further):
+        if is_negation or (missing and further):
             return False
-        names, other_names = reading.names[claim].keys(), reading.names[sentence].keys()
+        names, other_names = reading.names[claim], reading.names[sentence]
         own = [quantity for quantity in numbers if quantity.number not in question_numbers]
         if not own and not names:
             is_known = all(quantity.number in question_numbers for quantity in further)

@@ -245,7 +245,6 @@ class Chat:
                     as_recommended=as_recommended,
                     target=target,
                     claims=options.mark or options.claims,
-                    quotes=not self.abstain,
                 ),
                 number,
                 partial(self.service.scorer.choice.recommended, chosen=chosen),

@@ -10,16 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.calibration.calibration import PROMISE_MEANING, Selector, answer_features
-from service.claims.kernel import Reading
 from service.claims.refusals import essence, is_refusal, is_unanswered
-from service.embedding.port import FACTS, Kernel, distinct, log_probabilities, with_candidate
+from service.embedding.port import FACTS, distinct, log_probabilities, with_candidate
 from service.llm.port import Draw, Generation
 from service.scoring.choice import ServedCalibration
 from service.scoring.score import (
     Candidate,
     Decision,
     Evidence,
-    Group,
     Judgement,
     Mode,
     ScoreCommand,
@@ -43,8 +41,6 @@ from service.spectral.spectrum import (
 )
 
 MAX_MODES = 5
-# Least similarity of two answers in a group. It is higher for `paper`: cosines of whole texts are high.
-SAME: dict[Kernel, float] = {"facts": 0.5, "llm": 0.5, "paper": 0.9}
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +51,7 @@ class Observation:
     candidate takes the place of the only answer, with its own log-probability. `evidence`: of the answers,
     None if one has no log-probability. `compared`: the text embedded for each and, last, for a candidate that
     is not among them. `space`: their vectors, (n, d); inner products give the kernel. `spectrum`: of the
-    answers only. `reading`: the facts of the answers; None without samples. `candidate_logprob`: in nats;
-    None if unknown, or if the candidate counts as an answer.
+    answers only. `candidate_logprob`: in nats; None if unknown, or if the candidate counts as an answer.
     """
 
     generation: Generation
@@ -68,7 +63,6 @@ class Observation:
     spectrum: Spectrum
     applied: ServedCalibration | None
     evidence: Evidence | None
-    reading: Reading | None = None
     candidate_logprob: float | None = None
 
     @property
@@ -92,12 +86,6 @@ class Observation:
     def modes(self) -> tuple[Mode, ...]:
         """The leading modes; see `find_modes`."""
         return find_modes(self.spectrum, self.served, self.texts, self.index)
-
-    def groups(self, kernel: Kernel) -> list[Group]:
-        """Return the samples grouped by meaning; see `find_groups`. kernel: the kernel of `space`."""
-        if not self.num_samples:
-            return []
-        return find_groups(self.space[: len(self.texts)], self.texts, self.index, SAME[kernel])
 
     @property
     def answer(self) -> str:
@@ -180,28 +168,10 @@ def find_modes(
                 probability=float(served.eigenvalues[i]),
                 share=float(np.mean(nearest == i)),
                 answer=texts[best],
+                samples=np.flatnonzero(nearest == i).tolist(),
             )
         )
     return tuple(modes)
-
-
-def find_groups(
-    space: NDArray[np.floating], texts: Sequence[str], index: NDArray[np.int_], same: float
-) -> list[Group]:
-    """Return the samples in groups that say the same, largest group first.
-
-    Each distinct answer, from the most frequent on, joins the first group to whose leading answer its
-    similarity is at least `same`; otherwise it leads a new group. space: (k, d) vectors of `texts`.
-    """
-    similar = (space @ space.T >= same).tolist()
-    leader_of, members = dict[int, int](), dict[int, list[int]]()
-    for text in np.argsort(-np.bincount(index), kind="stable").tolist():
-        leader = leader_of[text] = next((leader for leader in members if similar[leader][text]), text)
-        members.setdefault(leader, [])
-    for position, text in enumerate(index.tolist()):
-        members[leader_of[text]].append(position)
-    groups = [Group.model_construct(answer=texts[leader], samples=own) for leader, own in members.items()]
-    return sorted(groups, key=lambda group: -len(group.samples))
 
 
 def nearest_modes(spectrum: Spectrum, index: NDArray[np.int_]) -> NDArray[np.int_]:

@@ -1,9 +1,9 @@
 """The command for a score, and the model of a score that routes return."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, computed_field
 
@@ -48,8 +48,7 @@ class ScoreCommand:
     its log-probability in nats; without samples, it is judged by this alone. `candidate_tokens`: its tokens
     with their log-probabilities, if known. `target`: the target of the decision.
     `as_recommended`: draw the number of samples that the calibration's report recommends, if any.
-    `claims`: also score the answer claim by claim; None: if it is long. `quotes`: whether the score may list
-    disagreements, which quote samples.
+    `claims`: also score the answer claim by claim; None: if it is long.
     `asked`: the question that supplied samples answer; None: unknown. `compare`: how answers are compared;
     None: the service's setting.
     """
@@ -66,7 +65,6 @@ class ScoreCommand:
     as_recommended: bool = False
     target: Target | None = None
     claims: bool | None = None
-    quotes: bool = True
     asked: str | None = None
     compare: Compare | None = None
     arrived: float | None = None  # time.perf_counter() when the request came in
@@ -129,7 +127,7 @@ class Serving:
 
 # The score. Clients read it as it is.
 
-ScorePart = Literal["samples", "modes", "spectrum", "groups"]
+ScorePart = Literal["samples", "modes"]
 PARTS = frozenset(get_args(ScorePart))
 
 
@@ -162,7 +160,7 @@ class CalibrationUsed(Part):
     evidence_slope: float | None = Field(None, description="For `evidence`: b of the same formula.")
     created_at: datetime = Field(description="Time of the fit.")
     kernel: Kernel = Field(
-        description="Kernel that compares the answers: `facts` (numbers, names, roles, negation, wording), "
+        description="Kernel that compares the answers: `facts` (numbers, names, negation, wording), "
         "`llm` (facts and the LLM's judgement of each pair) or `paper` (cosine of the embeddings)."
     )
     origin: Literal["own", "default"] = Field(
@@ -280,36 +278,8 @@ class Mode(Part):
     probability: float = Field(description="Served eigenvalue, 0..1.")
     share: float = Field(description="Share of the samples that lie closest to this meaning, 0..1.")
     answer: str = Field(description="The sample most aligned with this meaning.")
-
-
-class Group(Part):
-    """Samples that say the same."""
-
-    answer: str = Field(description="The most frequent text of the group.")
-    samples: list[int] = Field(description="Positions of its samples in `samples`, from 0.")
-
-
-class DisagreementValue(Part):
-    """A value that some of the answers state."""
-
-    value: str = Field(
-        description="The value as one of the answers writes it. For `roles`: the answer. For `negation`: "
-        "`negated` or `not negated`."
-    )
-    share: float = Field(description="Share of the answers with content that state this value, 0..1.")
-
-
-class Disagreement(Part):
-    """A point on which the answers disagree."""
-
-    kind: Literal["number", "name", "roles", "negation"] = Field(
-        description="Numbers are compared only with numbers of the same unit. Names are compared only "
-        "between answers that have no name in common. Roles differ between answers of the same words, in "
-        'which two parts have changed places ("A beat B", "B beat A").'
-    )
-    values: list[DisagreementValue] = Field(
-        description="The values by share, largest first, at most ten. The shares need not add up to 1: some "
-        "answers may state none of the values."
+    samples: list[int] = Field(
+        description="Positions of the samples that lie closest to this meaning, in the order drawn, from 0."
     )
 
 
@@ -433,15 +403,6 @@ def _why(claim: Claim) -> str:
     return f"{text[0].upper()}{text[1:]}"
 
 
-class FullSpectrum(Part):
-    """The whole spectrum."""
-
-    eigenvalues: list[float] = Field(description="Served eigenvalues, descending.")
-    null_value: float = Field(description="Served eigenvalue of each remaining direction.")
-    null_count: int = Field(description="Number of remaining directions.")
-    uncalibrated: list[float] = Field(description="Raw eigenvalues, descending. Their sum is 1.")
-
-
 class TokenUsage(Part):
     """Token counts of the LLM server."""
 
@@ -542,20 +503,8 @@ class Score(Part):
         "punctuation, or the question itself. They count in the spectrum. If the judged text is a refusal, "
         "or more than half of the answers are, the decision is to abstain, with the warning `refusals`."
     )
-    disagreements: list[Disagreement] | None = Field(
-        None,
-        description="Numbers, names, roles and negations that differ between the drawn answers. Empty: none "
-        "differ. Null if fewer than two answers have content, if the answers are scored claim by claim, and "
-        "in chats under EIGENCAL_ABSTAIN.",
-    )
     modes: list[Mode] | None = Field(None, description="The leading meanings, at most five.")
     samples: list[str] | None = Field(None, description="The answers in the order drawn.")
-    groups: list[Group] | None = Field(
-        None,
-        description="The samples grouped by meaning, largest group first. Unlike modes, which are "
-        "eigenvectors, the groups divide the samples.",
-    )
-    spectrum: FullSpectrum | None = Field(None, description="The whole spectrum.")
     claims: list[Claim] | None = Field(
         None,
         description="Claims of the `candidate` or, without one, of `answer`, in the order of the text. "
@@ -581,7 +530,6 @@ class Score(Part):
 
     # For gateways, which report parts of it in their own formats.
     _judgement: Judgement = PrivateAttr(default_factory=Judgement)
-    _find_groups: Callable[[], list[Group]] = PrivateAttr(default=list)
 
     @property
     def supported(self) -> bool:
@@ -615,17 +563,11 @@ class Score(Part):
 
     def document(self, parts: Collection[ScorePart] = ()) -> dict[str, Any]:
         """Return the score as a JSON object, with these optional parts."""
-        whole = self._with_groups(parts)
-        return whole.model_dump(mode="json", exclude_unset=True, exclude=set(PARTS.difference(parts)))
+        return self.model_dump(mode="json", exclude_unset=True, exclude=set(PARTS.difference(parts)))
 
     def json_text(self, parts: Collection[ScorePart]) -> str:
         """Return the score as JSON text, with these optional parts."""
-        whole = self._with_groups(parts)
-        return whole.model_dump_json(exclude_unset=True, exclude=set(PARTS.difference(parts)))
-
-    def _with_groups(self, parts: Collection[ScorePart]) -> Self:
-        """Return the score with its groups if they are among the parts: few callers ask for them."""
-        return self.model_copy(update={"groups": self._find_groups()}) if "groups" in parts else self
+        return self.model_dump_json(exclude_unset=True, exclude=set(PARTS.difference(parts)))
 
     def headers(self) -> dict[str, str]:
         """Return the score's headers, for proxies that drop bodies."""

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -24,9 +23,7 @@ from service.claims.comparison import (
     Group,
     compared_by,
 )
-from service.claims.disagreements import find_disagreements
 from service.claims.kernel import (
-    Reading,
     compared_texts,
     kernel_matrix,
     read_texts,
@@ -82,10 +79,7 @@ from service.scoring.judging import (
     without_refusals,
 )
 from service.scoring.score import (
-    Disagreement,
-    DisagreementValue,
     Evidence,
-    FullSpectrum,
     Judgement,
     Score,
     ScoreCommand,
@@ -196,12 +190,11 @@ class _Read:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Judged:
-    """The judgement of a score, without its claims. disagreements: None if they are not looked for."""
+    """The judgement of a score, without its claims."""
 
     observation: Observation
     judgement: Judgement
     ood_p_value: float | None
-    disagreements: list[Disagreement] | None
     warnings: Sequence[ScoreWarning]
 
 
@@ -424,35 +417,22 @@ class Scorer:
         warnings = [*about_samples, *read.warnings, *about_calibration]
         warnings += [unverified] if judgement.is_unverified else []
         warnings += [*distance_warnings, *about, *refused]
-        disagreements = None
-        if read.answer_claims is None and command.quotes and observation.reading is not None:
-            contents = [
-                0 if text in refusals.texts or is_blank(text) else count
-                for text, count in zip(read.texts, np.bincount(read.index).tolist(), strict=True)
-            ]
-            disagreements = _disagreements(observation.reading, contents)
-        return _Judged(observation, judgement, p_value, disagreements, warnings)
+        return _Judged(observation, judgement, p_value, warnings)
 
-    def _space(self, read: _Read) -> tuple[NDArray[np.floating], Reading]:
-        """Return the vectors (n, d) of the distinct answers and the candidate, as the kernel compares them.
-
-        Also return their facts.
-        """
+    def _space(self, read: _Read) -> NDArray[np.floating]:
+        """Return the vectors (n, d) of the distinct answers and the candidate for the kernel."""
         question = read.drawn.command.question or ""
         rows = [read.vectors[text] for text in texts_to_embed(read.compared, self.empty_answers)]
         embedded = np.array(rows, dtype=np.float32).reshape(-1, read.made_by.dimension)
         space = outcome_vectors(read.compared, embedded)
+        if read.made_by.kernel == PAPER:
+            return space
         known = with_candidate(read.texts, read.candidate)
-        is_whole = read.made_by.kernel == PAPER
-        shortened = compared_texts(known, question, FACTS) if is_whole else read.compared
-        reading = read_texts(known, shortened, question, len(read.texts))
-        if is_whole:
-            return space, reading
-        kernel = kernel_matrix(reading, space)
+        kernel = kernel_matrix(read_texts(known, read.compared, question, len(read.texts)), space)
         if read.comparison is None:
-            return realize(kernel), reading
+            return realize(kernel)
         compared = with_comparison(kernel, read.comparison.same)
-        return realize_first(compared, len(read.texts)), reading
+        return realize_first(compared, len(read.texts))
 
     async def _compare(
         self,
@@ -502,7 +482,7 @@ class Scorer:
         if applied is None and len(index) < MIN_SAMPLES:
             # An unexpected model answered, or the answer has no log-probability.
             raise too_few(generation, command.generation)
-        space, reading = self._space(read)
+        space = self._space(read)
         own = space[: len(texts)]  # a candidate that is not among the answers is not part of the spectrum
         with self._spans.spectrum(len(texts)):
             found = spectrum(own, np.bincount(index, minlength=len(texts)), dimension=dimension)
@@ -516,7 +496,6 @@ class Scorer:
             found,
             applied,
             evidence,
-            reading,
             command.candidate_logprob,
         )
         return observation, sample_warnings(observation, command)
@@ -710,37 +689,19 @@ def compose(read: _Read, judged: _Judged, claims: ClaimScores | None, judged_s: 
         num_refusals=judgement.num_refusals,
         num_truncated=sum(draw.truncated for draw in generation.draws),
         num_empty=generation.num_empty + sum(not text for text in texts),
-        disagreements=judged.disagreements,
         samples=texts,
         timings_ms=Timings.model_construct(None, **laps, total=round(1000 * sum(seconds.values()), 3)),
         **_values(observation, generation),
         **claim_fields,
     )
     score._judgement = judgement
-    score._find_groups = partial(observation.groups, read.made_by.kernel)
     return score
-
-
-def _disagreements(reading: Reading, counts: Sequence[int]) -> list[Disagreement] | None:
-    """Return where the distinct answers disagree; None if fewer than two answers count.
-
-    counts: how often each distinct answer counts.
-    """
-    if sum(counts) < MIN_SAMPLES:
-        return None
-    return [
-        Disagreement.model_construct(
-            kind=found.kind,
-            values=[DisagreementValue.model_construct(value=v, share=share) for v, share in found.values],
-        )
-        for found in find_disagreements(reading, counts)
-    ]
 
 
 def _values(observation: Observation, generation: Generation) -> dict[str, Any]:
     """Return the fields of a score that describe the samples and their spectrum."""
     if not observation.num_samples:
-        of_spectrum = ("lambda_max", "entropy", "entropy_normalized", "uncalibrated", "spectrum")
+        of_spectrum = ("lambda_max", "entropy", "entropy_normalized", "uncalibrated")
         return dict.fromkeys((*of_spectrum, "evidence", "usage")) | {"num_distinct": 0, "modes": []}
     served, raw = observation.served, observation.raw
     usage = TokenUsage.model_construct(
@@ -754,11 +715,5 @@ def _values(observation: Observation, generation: Generation) -> dict[str, Any]:
         "evidence": observation.evidence,
         "num_distinct": len(observation.texts),
         "modes": list(observation.modes),
-        "spectrum": FullSpectrum.model_construct(
-            eigenvalues=served.eigenvalues.tolist(),
-            null_value=served.null_value,
-            null_count=served.null_count,
-            uncalibrated=raw.eigenvalues.tolist(),
-        ),
         "usage": usage if generation.model or generation.usage != Usage() else None,
     }

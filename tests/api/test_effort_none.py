@@ -93,10 +93,10 @@ async def test_candidate_is_judged_without_samples_or_embeddings(started: Served
     llm, embedder = TellingLLM(), FakeEmbedder(DIMENSION)
     made = fitted()
     async with started(made, llm, embedder) as http:
-        body = await answered(http, **ASKED, **{"return": ["modes", "samples", "spectrum"]})
+        body = await answered(http, **ASKED, **{"return": ["modes", "samples"]})
         metrics = (await http.get("/metrics")).text
     assert llm.requests == [] and not any(embedder.calls)
-    nulls = ("lambda_max", "entropy", "entropy_normalized", "uncalibrated", "evidence", "usage", "spectrum")
+    nulls = ("lambda_max", "entropy", "entropy_normalized", "uncalibrated", "evidence", "usage")
     assert {name: body[name] for name in nulls} == dict.fromkeys(nulls)
     assert (body["answer"], body["num_samples"], body["modes"], body["samples"]) == ("two words", 0, [], [])
     assert body["probability_correct"] == pytest.approx(LIKELY)

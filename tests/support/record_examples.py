@@ -22,7 +22,7 @@ REQUESTS = {
     "samples": {
         "samples": ["Winston Churchill", "Winston Churchill", "Churchill", "Clement Attlee"],
         "source_label": "my-chatbot",
-        "return": ["modes", "spectrum"],
+        "return": ["modes"],
     },
 }
 

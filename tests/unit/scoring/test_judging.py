@@ -70,7 +70,7 @@ async def test_empty_candidate_is_embedded_if_empty_answers_are() -> None:
 
 
 def what_it_says_of_the_answers(score: Score) -> dict[str, Any]:
-    document = score.document(["modes", "samples", "spectrum"])
+    document = score.document(["modes", "samples"])
     return {k: v for k, v in document.items() if k not in ("id", "candidate", "timings_ms")}
 
 
