@@ -191,8 +191,8 @@ class Settings(BaseSettings):
     )
     compare: Literal["embeddings", "llm"] = Field(
         "embeddings",
-        description="`llm`: the LLM also [compares](calibrating.md#which-compare) distinct answers, and the "
-        "claims of long ones; `EIGENCAL_KERNEL` is ignored. `compare` of a request takes precedence.",
+        description="`llm`: the LLM also [compares](calibrating.md#which-compare) distinct answers; "
+        "`EIGENCAL_KERNEL` is ignored. `compare` of a request takes precedence.",
     )
     embedder_url: str = Field(
         "",

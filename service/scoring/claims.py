@@ -230,7 +230,6 @@ class ClaimScorer:
         judged: str,
         drawn: Sequence[str],
         matcher: Matcher | None,
-        same: Sequence[NDArray[np.float64]],
         dimension: int,
         applied: ServedCalibration | None,
         *,
@@ -238,14 +237,12 @@ class ClaimScorer:
     ) -> ClaimScores:
         """Return the claims of the judged text, scored by the m samples, or without any by log-probabilities.
 
-        judged: the candidate or a sample. same: P(same) by claim, if an LLM compared the texts.
-        out_of_distribution: let no claim through, because the question is too unlike those of the
-        calibration.
+        judged: the candidate or a sample.
         """
         kept, answers = _kept(answer_claims, judged, drawn)
         computed: Sequence[Outcomes | None] = [None] * len(kept)
         if matcher is not None:
-            computed = await self._threads.collect(outcomes_of(matcher.matches(same), dimension))
+            computed = await self._threads.collect(outcomes_of(matcher.matches(), dimension))
         elif drawn:
             computed = await self._threads.collect(outcomes_of_fields(kept, answers, dimension))
         work = partial(

@@ -180,7 +180,7 @@ class ScoreRequest(RequestModel):
     compare: Compare | None = Field(
         None,
         description="How distinct answers are compared. `embeddings`: by their embeddings. `llm`: the LLM "
-        "is also asked whether both answers of a pair say the same, and whether claims and sentences do. "
+        "is also asked whether both answers of a pair say the same. Claims are compared by their facts. "
         "Left out: the service's setting.",
     )
     sampling: SamplingIn | None = Field(None, description="Sampling parameters of the answers.")

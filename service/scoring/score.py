@@ -418,8 +418,7 @@ class Timings(Part):
     embed: float = Field(description="Embedding the distinct answers and the question.")
     compare: float | None = Field(
         None,
-        description="Comparison of answers and claims by the LLM, after `embed`. Null if the LLM was not "
-        "asked.",
+        description="Comparison of answers by the LLM, after `embed`. Null if the LLM was not asked.",
     )
     spectrum: float = Field(description="Spectrum, calibration and modes.")
     total: float = Field(description="Total time.")

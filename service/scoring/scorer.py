@@ -14,8 +14,6 @@ from service.calibration.calibration import Calibration
 from service.calibration.default import DefaultCalibration
 from service.calibration.store import SqlCalibrations
 from service.claims.comparison import (
-    MAX_COMPARED,
-    MAX_COMPARED_OF_CLAIM,
     SILENT,
     Compare,
     Comparer,
@@ -388,11 +386,10 @@ class Scorer:
         decides = command.target is not None and applied is not None and bool(applied.calibration.selectors)
         slow = decides or _is_slow(with_candidate(read.texts, read.candidate))
         judged = await self._maybe_in_thread(slow, self._judged, read, applied, evidence, about)
-        claims, scored = None, read.drawn
+        claims = None
         if read.answer_claims is not None:
-            claims, scored = await self._claim_scores(read, read.answer_claims, judged.observation)
-        waited_s = sum(scored.seconds.values()) - sum(read.drawn.seconds.values())  # for the LLM
-        return compose(replace(read, drawn=scored), judged, claims, time.perf_counter() - begun - waited_s)
+            claims = await self._claim_scores(read, read.answer_claims, judged.observation)
+        return compose(read, judged, claims, time.perf_counter() - begun)
 
     def _judged(
         self,
@@ -435,18 +432,9 @@ class Scorer:
         return realize_first(compared, len(read.texts))
 
     async def _compare(
-        self,
-        drawn: Samples,
-        texts: Sequence[str],
-        groups: Sequence[Group],
-        *,
-        most: int = MAX_COMPARED,
-        subject: str = "answers",
+        self, drawn: Samples, texts: Sequence[str], groups: Sequence[Group]
     ) -> tuple[Comparison | None, list[ScoreWarning]]:
-        """Return the LLM's comparisons of the texts in each group.
-
-        Return None and a warning about the subject if the comparison fails or is late.
-        """
+        """Return the LLM's comparisons of the answers; None and a warning if they fail or are late."""
         request = drawn.command.generation
         deadline_s = max(MAX_COMPARE_S - drawn.seconds.get("compare", 0.0), 0.0)
         if request is not None and request.deadline_s is not None:
@@ -457,7 +445,6 @@ class Scorer:
                 drawn.command.question or "",
                 texts,
                 groups,
-                most=most,
                 model=None if request is None else request.model,
                 priority=Priority.LIVE if request is None else request.priority,
                 deadline_s=deadline_s,
@@ -467,7 +454,7 @@ class Scorer:
             why = error.full_detail
         if not why:
             return comparison, []
-        message = f"The {subject} are compared without the LLM. {why}"
+        message = f"The answers are compared without the LLM. {why}"
         return None, [warning("comparison_missing", message)]
 
     def _observation(
@@ -502,8 +489,8 @@ class Scorer:
 
     async def _claim_scores(
         self, read: _Read, answer_claims: AnswerClaims, observation: Observation
-    ) -> tuple[ClaimScores, Samples]:
-        """Return the claims of the judged text, and the samples with the time and tokens of this step."""
+    ) -> ClaimScores:
+        """Return the claims of the judged text."""
         drawn, command, chosen = read.drawn, read.drawn.command, read.drawn.chosen
         judged = observation.answer if read.candidate is None else read.candidate
         texts = [draw.text for draw in drawn.generation.draws]
@@ -511,25 +498,11 @@ class Scorer:
         if is_drawn and judged in texts and len(texts) > MIN_SAMPLES:
             texts.remove(judged)  # the judged text would support its own claims
         matcher = await self._claims.matcher(answer_claims, judged, texts, read.vectors)
-        comparison, made_by, warnings = None, read.embedder, list[ScoreWarning]()
-        if matcher is not None and read.comparison is not None:
-            began = time.perf_counter()
-            groups = await self._threads.run(matcher.groups)
-            comparison, warnings = await self._compare(
-                drawn, matcher.texts, groups, most=MAX_COMPARED_OF_CLAIM, subject="claims"
-            )
-            compare_s = drawn.seconds.get("compare", 0.0) + time.perf_counter() - began
-            drawn = replace(
-                drawn,
-                generation=_with_usage(drawn.generation, comparison),
-                seconds={**drawn.seconds, "compare": compare_s},
-            )
-        if comparison is not None or self.choice.is_judged_alone(command):
-            model = comparison.model if comparison is not None else ""
-            made_by = compared_by(made_by, model or drawn.generation.model)
-        calibration = None
+        calibration, warnings = None, list[ScoreWarning]()
         if not answer_claims.is_json(judged):
-            calibration, about = self.choice.fitting(command, chosen, drawn.generation, made_by, unit="claim")
+            calibration, about = self.choice.fitting(
+                command, chosen, drawn.generation, read.embedder, unit="claim"
+            )
             warnings += [warning_ for warning_ in about if warning_.code == "calibration_mismatch"]
         if calibration is not None and command.draws_none and 0 not in calibration.selectors:
             calibration = None
@@ -552,12 +525,11 @@ class Scorer:
             judged,
             texts,
             matcher,
-            [] if comparison is None else comparison.groups,
             read.embedder.dimension,
             applied,
             out_of_distribution=abstains,
         )
-        return replace(scores, warnings=[*scores.warnings, *distance_warnings, *warnings]), drawn
+        return replace(scores, warnings=[*scores.warnings, *distance_warnings, *warnings])
 
     async def _maybe_in_thread(
         self, slow: object, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
