@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from service.calibration.calibration import (
     Selector,
-    answer_columns,
     claim_features,
     token_features,
 )
@@ -163,16 +162,10 @@ class ClaimLogprobs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimScores:
-    """The scored claims of a text.
-
-    share: their share of the text, 0..1. calibration: the calibration used. all_correct: P(all claims are
-    right), or None if unknown.
-    """
+    """The scored claims of a text, and the calibration used."""
 
     claims: list[Claim]
-    share: float
     calibration: CalibrationUsed | None
-    all_correct: float | None
     warnings: list[ScoreWarning]
 
 
@@ -311,8 +304,7 @@ def _scores_of_outcomes(
     ]
     about = [*claims_left_out(answer_claims, len(all_claims), len(kept)), *verdicts.warnings]
     used = None if applied is None or (selector is None and not num_drawn) else applied.used
-    all_correct = verdicts.all_correct if len(judgeable) == len(all_claims) else None
-    return ClaimScores(scored, share(judged, all_claims), used, all_correct, about)
+    return ClaimScores(scored, used, about)
 
 
 def token_columns(logprobs: Sequence[ClaimLogprobs | None]) -> dict[str, NDArray[np.float64]]:
@@ -332,10 +324,9 @@ Verdict = tuple[float | None, Literal["answer", "abstain"] | None]  # P(correct)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Verdicts:
-    """The verdict on each claim, and P(all claims are right)."""
+    """The verdict on each claim."""
 
     claims: Sequence[Verdict | None]
-    all_correct: float | None = None
     warnings: Sequence[ScoreWarning] = ()
 
 
@@ -364,11 +355,7 @@ def _verdicts(
         passes = threshold is not None and rounded_ties(p) >= rounded_ties(threshold)
         let_through = is_spoken_of and passes and not out_of_distribution
         verdicts.append((p if is_spoken_of else None, "answer" if let_through else action))
-    all_correct = None
-    if selector.all_correct is not None:
-        of_answer = answer_columns(correct, np.zeros(correct.size, dtype=np.intp))
-        all_correct = float(selector.all_correct.predict(of_answer).item())
-    return _Verdicts(verdicts, all_correct, about)
+    return _Verdicts(verdicts, about)
 
 
 def _scored(
@@ -478,10 +465,3 @@ def claims_left_out(answer_claims: AnswerClaims, num_claims: int, num_scored: in
     if num_scored < MAX_CLAIMS:
         message += " With fewer answers, more claims are scored."
     return [warning("claims_left_out", message)]
-
-
-def share(judged: str, claims_: Claims) -> float:
-    """Return the share of a text's characters, white space excluded, that belong to claims, 0..1."""
-    whole = len("".join(judged.split()))
-    in_claims = sum(len("".join(judged[claim.start : claim.end].split())) for claim in claims_)
-    return in_claims / whole if whole else 0.0

@@ -509,16 +509,6 @@ class Score(Part):
         description="Claims of the `candidate` or, without one, of `answer`, in the order of the text. "
         "Present if the text is long or the request asks for claims, except with a single answer.",
     )
-    claims_share: float | None = Field(
-        None,
-        description="Share of that text that consists of claims, 0..1. The rest is code, headings, "
-        "questions, greetings and text of the user. Present with `claims`.",
-    )
-    probability_all_correct: float | None = Field(
-        None,
-        description="Probability that every claim of that text is right, 0..1. Null without a calibration "
-        "of claims that predicts it. Present with `claims`.",
-    )
     claims_calibration: CalibrationUsed | None = Field(
         None, description="The calibration applied to the claims. Null: none. Present with `claims`."
     )

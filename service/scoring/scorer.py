@@ -635,8 +635,6 @@ def compose(read: _Read, judged: _Judged, claims: ClaimScores | None, judged_s: 
         warnings += [warning_ for warning_ in claims.warnings if warning_.code not in known]
         claim_fields = {
             "claims": claims.claims,
-            "claims_share": claims.share,
-            "probability_all_correct": claims.all_correct,
             "claims_calibration": claims.calibration,
         }
     if observation.num_samples:
