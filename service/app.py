@@ -489,7 +489,6 @@ def create_app(
         embedder,
         store.calibrations,
         live=live,
-        ood_abstain=settings.ood_abstain,
         compare=settings.compare,
         comparer=Comparer(llm, max(1, int(settings.llm_slots * COMPARERS_SHARE))),
         default=packaged(embedder.kernel) if settings.default_calibration else None,

@@ -132,10 +132,6 @@ class Settings(BaseSettings):
     default_calibration: bool = Field(
         True, description="Use the default calibration if no other fits; false: raw values."
     )
-    ood_abstain: bool = Field(
-        True,
-        description="Abstain if the prompt, or the length of the answers, is unlike the calibration's rows.",
-    )
 
     claims_from_characters: int = Field(
         400,

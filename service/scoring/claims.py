@@ -4,7 +4,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from itertools import chain
 from typing import Literal
 
@@ -225,8 +224,6 @@ class ClaimScorer:
         matcher: Matcher | None,
         dimension: int,
         applied: ServedCalibration | None,
-        *,
-        out_of_distribution: bool,
     ) -> ClaimScores:
         """Return the claims of the judged text, scored by the m samples, or without any by log-probabilities.
 
@@ -238,10 +235,9 @@ class ClaimScorer:
             computed = await self._threads.collect(outcomes_of(matcher.matches(), dimension))
         elif drawn:
             computed = await self._threads.collect(outcomes_of_fields(kept, answers, dimension))
-        work = partial(
+        return await self._threads.run(
             _scores_of_outcomes, command, answer_claims, judged, kept, computed, len(drawn), applied
         )
-        return await self._threads.run(work, out_of_distribution=out_of_distribution)
 
     def _is_long(self, texts: Sequence[str]) -> bool:
         """Return True if at least half of the texts are long."""
@@ -262,8 +258,6 @@ def _scores_of_outcomes(
     outcomes: Sequence[Outcomes | None],
     num_drawn: int,
     applied: ServedCalibration | None,
-    *,
-    out_of_distribution: bool,
 ) -> ClaimScores:
     """Return the scores of the kept claims, the first of the judged text.
 
@@ -296,7 +290,6 @@ def _scores_of_outcomes(
             spoken_of,
             command.target,
             num_drawn,
-            out_of_distribution=out_of_distribution,
         )
     verdict_of = dict(zip(judgeable, verdicts.claims, strict=True))
     scored = [
@@ -336,8 +329,6 @@ def _verdicts(
     spoken_of: Sequence[bool],
     target: Target | None,
     num_samples: int,
-    *,
-    out_of_distribution: bool,
 ) -> _Verdicts:
     """Return P(correct) and the decision of each claim.
 
@@ -353,8 +344,7 @@ def _verdicts(
     verdicts = list[Verdict]()
     for p, is_spoken_of in zip(correct.tolist(), spoken_of, strict=True):
         passes = threshold is not None and rounded_ties(p) >= rounded_ties(threshold)
-        let_through = is_spoken_of and passes and not out_of_distribution
-        verdicts.append((p if is_spoken_of else None, "answer" if let_through else action))
+        verdicts.append((p if is_spoken_of else None, "answer" if is_spoken_of and passes else action))
     return _Verdicts(verdicts, about)
 
 

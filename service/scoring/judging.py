@@ -265,10 +265,6 @@ UNSUPPORTED = (
     "None of the answers drawn agrees with it, so its probability of being right is unknown. More answers "
     "may help."
 )
-UNLIKE = (
-    f"{HELD_BACK}The question or the length of its answers is unlike the calibration's rows, so the "
-    "calibration's promise may not hold here."
-)
 
 
 def decide(
@@ -420,15 +416,12 @@ def without_refusals(
     return replace(judgement, decision=decision, is_refused=True), [warning("refusals", reason)]
 
 
-def judge(
-    observation: Observation, target: Target | None, *, out_of_distribution: bool = False
-) -> tuple[Judgement, list[ScoreWarning]]:
+def judge(observation: Observation, target: Target | None) -> tuple[Judgement, list[ScoreWarning]]:
     """Return the judgement of the candidate and of `observation.answer`, with warnings.
 
-    out_of_distribution: abstain, because the prompt is too unlike the calibration's rows. If P(correct) is
-    unknown, a warning gives the reason only if a decision was requested, or without samples, since such a
-    score has no other value. Without a calibration of this set-up there is a decision only if the caller has
-    set a target.
+    If P(correct) is unknown, a warning gives the reason only if a decision was requested, or without samples,
+    since such a score has no other value. Without a calibration of this set-up there is a decision only if
+    the caller has set a target.
     """
     num_samples = observation.num_samples
     selector = _selector(observation.applied, num_samples, observation.evidence)
@@ -445,13 +438,11 @@ def judge(
         if not isinstance(selector, str):
             warnings += _unsupported(observation, candidate)
             warnings += _label_mismatch(selector, observation.answer, observation.candidate)
-        decision, about_decision = _decided(
-            selector, decisive, target, num_samples, out_of_distribution=out_of_distribution
-        )
+        decision, about_decision = _decided(selector, decisive, target, num_samples)
         warnings += about_decision
     elif isinstance(selector, str) and observation.applied is not None and not num_samples:
         warnings.append(_no_model(selector))
-    return Judgement(candidate, share, of_answer, decision, unavailable_reason, out_of_distribution), warnings
+    return Judgement(candidate, share, of_answer, decision, unavailable_reason), warnings
 
 
 def _selector(applied: ServedCalibration | None, count: int, evidence: Evidence | None) -> Selector | str:
@@ -516,12 +507,7 @@ def _of_answers(selector: Selector, observation: Observation) -> Callable[[str],
 
 
 def _decided(
-    model: Selector | str,
-    correct: float | None,
-    target: Target,
-    num_samples: int,
-    *,
-    out_of_distribution: bool,
+    model: Selector | str, correct: float | None, target: Target, num_samples: int
 ) -> tuple[Decision, list[ScoreWarning]]:
     """Return the decision on a text with this P(correct). model: see `_selector`."""
     unavailable_reason = _unavailable_reason(model)
@@ -539,8 +525,6 @@ def _decided(
         decision, warnings = held_back(target, about.message), [about]
     else:
         decision, warnings = decide(model.counts, correct, target, num_samples)
-    if out_of_distribution:
-        decision = decision.model_copy(update={"action": "abstain", "reason": UNLIKE})
     return decision, warnings
 
 

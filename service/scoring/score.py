@@ -188,7 +188,7 @@ class ScoreWarning(Part):
         description="Code of the warning: calibration_missing, calibration_mismatch, default_calibration, "
         "default_probability, evidence_missing, comparison_missing, partial_samples, truncated_samples, "
         "indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate, "
-        "correctness_label_mismatch, out_of_distribution, length_out_of_range, refusals, "
+        "correctness_label_mismatch, out_of_distribution, refusals, "
         "logprobs_of_other_text or claims_left_out."
     )
     message: str = Field(description="Explanation in plain English.")
@@ -246,8 +246,7 @@ class Judgement:
     """The judgement of the candidate and of the score's own `answer`.
 
     `share`: share of the samples that lie closest to the candidate's mode, 0..1. `unavailable_reason`: why
-    P(correct) is not based on verdicts, in words; None if it is. `out_of_distribution`: the prompt is too
-    unlike the calibration's rows, so nothing is let through. `num_refusals`: number of samples without
+    P(correct) is not based on verdicts, in words; None if it is. `num_refusals`: number of samples without
     content. `is_refused`: the judged text or most samples have no content, so nothing is let through.
     """
 
@@ -256,7 +255,6 @@ class Judgement:
     probability_correct: float | None = None
     decision: Decision | None = None
     unavailable_reason: str | None = None
-    out_of_distribution: bool = False
     num_refusals: int = 0
     is_refused: bool = False
 
@@ -475,7 +473,7 @@ class Score(Part):
         "rows. It compares the question and, with samples, their mean length. Lower = less similar. Below "
         "0.02 the score has a warning. The smallest possible value is 2 / (rows + 1) for the question and 4 "
         "/ (rows + 1) for the length, so with fewer than 200 rows the length alone cannot reach 0.02. "
-        "`length_out_of_range` then warns of lengths that no row has. Null without a calibration, and for "
+        "Lengths that no row has then give the same warning. Null without a calibration, and for "
         "calibrations that do not keep the prompts of their rows."
     )
     evidence: Evidence | None = Field(
@@ -539,11 +537,6 @@ class Score(Part):
     def num_agreeing(self) -> int:
         """Number of samples that lie closest to the candidate's mode; 0 without a mode."""
         return round(self._judgement.share * self.num_samples)
-
-    @property
-    def out_of_distribution(self) -> bool:
-        """Whether the prompt is too unlike the calibration's rows to let anything through."""
-        return self._judgement.out_of_distribution
 
     @property
     def is_refused(self) -> bool:

@@ -57,7 +57,6 @@ from service.ids import new_id
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import Generation, GenerationRequest, Priority, Usage, is_blank
 from service.scoring.choice import (
-    DISTANCE_CODES,
     CalibrationChoice,
     ServedCalibration,
     applied_to,
@@ -215,8 +214,7 @@ class LiveLoad:
 class Scorer:
     """Scores prompts. `live` counts the running scores, to which other work yields.
 
-    `ood_abstain`: whether decisions abstain on prompts unlike the rows of their calibration. `default`: used
-    if no calibration fits; None: values stay raw. `claims`: also scores long answers claim by claim.
+    `default`: used if no calibration fits; None: values stay raw. `claims`: scores long answers by claim.
     `compare`: by what answers are compared where a request does not say. `threads`: for work that would block
     the event loop. `spans`: tracing.
     """
@@ -228,7 +226,6 @@ class Scorer:
         calibrations: SqlCalibrations,
         *,
         live: LiveLoad | None = None,
-        ood_abstain: bool = True,
         default: DefaultCalibration | None = None,
         claims: ClaimScorer | None = None,
         compare: Compare = "embeddings",
@@ -241,7 +238,6 @@ class Scorer:
         self._comparer = comparer or Comparer(llm)
         self.choice = CalibrationChoice(llm, embedder, calibrations, default, compare)
         self._live = live or LiveLoad()
-        self._ood_abstain = ood_abstain
         self._threads = threads or Threads("scores")
         self._claims = claims or ClaimScorer(threads=self._threads)
         self._spans = spans
@@ -404,8 +400,7 @@ class Scorer:
         p_value, distance_warnings = ood_p_value(
             applied, read.question, read.vectors, read.drawn.generation.draws, candidate
         )
-        abstains = bool(distance_warnings) and self._ood_abstain
-        judgement, about = judge(observation, command.target, out_of_distribution=abstains)
+        judgement, about = judge(observation, command.target)
         refusals = find_refusals(read.texts, read.index, candidate, command.question)
         judgement, refused = without_refusals(
             judgement, observation.answer, candidate, refusals, command.target
@@ -518,7 +513,6 @@ class Scorer:
             drawn.generation.draws,
             judged,
         )
-        abstains = bool(distance_warnings) and self._ood_abstain
         scores = await self._claims.scores(
             command,
             answer_claims,
@@ -527,7 +521,6 @@ class Scorer:
             matcher,
             read.embedder.dimension,
             applied,
-            out_of_distribution=abstains,
         )
         return replace(scores, warnings=[*scores.warnings, *distance_warnings, *warnings])
 
@@ -631,7 +624,7 @@ def compose(read: _Read, judged: _Judged, claims: ClaimScores | None, judged_s: 
     texts = [draw.text for draw in generation.draws]
     claim_fields: dict[str, Any] = {}
     if claims is not None:
-        known = DISTANCE_CODES & {warning_.code for warning_ in warnings}
+        known = {warning_.code for warning_ in warnings}
         warnings += [warning_ for warning_ in claims.warnings if warning_.code not in known]
         claim_fields = {
             "claims": claims.claims,

@@ -69,7 +69,6 @@ OTHER = {
     "chat_mode": "async",
     "chat_deadline_s": "3",
     "chat_effort": "low",
-    "ood_abstain": "false",
     "claims_from_characters": "70",
     "default_calibration": "false",
     "abstain": "true",
