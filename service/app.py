@@ -510,7 +510,7 @@ def create_app(
         one_call=partial(queue.one_call, settings.llm_timeout_s),
         mode=settings.chat_mode,
         deadline_s=settings.chat_deadline_s,
-        effort=settings.chat_effort or None,
+        num_samples=settings.chat_num_samples,
         abstain=settings.abstain,
         abstain_text=settings.abstain_text,
         abstain_fail_open=settings.abstain_fail_open,

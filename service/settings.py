@@ -146,10 +146,10 @@ class Settings(BaseSettings):
     chat_deadline_s: float = Field(
         10.0, ge=0, le=600, description="How long a complete answer of /v1 waits for its score, in seconds."
     )
-    chat_effort: Literal["", "none", "low", "medium", "high", "auto"] = Field(
+    chat_num_samples: Annotated[int, Field(ge=0, le=256)] | Literal["auto"] = Field(
         "auto",
-        description="[Effort](#sampling) of a score of /v1: `auto` draws the number that the calibration's "
-        "report recommends, else 3. Empty: `EIGENCAL_NUM_SAMPLES`.",
+        description="Answers drawn to score an answer of /v1: `auto` draws the number that the calibration's "
+        "report recommends, else 3; 0 draws none.",
     )
     abstain: bool = Field(
         False,

@@ -267,8 +267,6 @@ def _scores_of_outcomes(
     all_claims = answer_claims.by_text[judged]
     logprobs = claim_logprobs(judged, kept, command.candidate_tokens, answer_claims.question)
     selector = None if applied is None else applied.calibration.selectors.get(num_drawn)
-    if selector is not None and selector.with_logprobs is not None and None not in logprobs:
-        selector = selector.with_logprobs
     judgeable = [i for i, values in enumerate(logprobs) if num_drawn or values is not None]
     verdicts = _Verdicts([None] * len(judgeable))
     if selector is not None and judgeable:

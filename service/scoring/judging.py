@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from service.calibration.calibration import PROMISE_MEANING, Selector, answer_features
 from service.claims.refusals import essence, is_refusal, is_unanswered
-from service.embedding.port import FACTS, distinct, log_probabilities, with_candidate
+from service.embedding.port import log_probabilities, with_candidate
 from service.llm.port import Draw, Generation
 from service.scoring.choice import ServedCalibration
 from service.scoring.score import (
@@ -51,7 +51,7 @@ class Observation:
     candidate takes the place of the only answer, with its own log-probability. `evidence`: of the answers,
     None if one has no log-probability. `compared`: the text embedded for each and, last, for a candidate that
     is not among them. `space`: their vectors, (n, d); inner products give the kernel. `spectrum`: of the
-    answers only. `candidate_logprob`: in nats; None if unknown, or if the candidate counts as an answer.
+    answers only.
     """
 
     generation: Generation
@@ -63,7 +63,6 @@ class Observation:
     spectrum: Spectrum
     applied: ServedCalibration | None
     evidence: Evidence | None
-    candidate_logprob: float | None = None
 
     @property
     def num_samples(self) -> int:
@@ -91,28 +90,6 @@ class Observation:
     def answer(self) -> str:
         """Return the answer most aligned with the dominant eigenvector."""
         return self.modes[0].answer
-
-    def counting_candidate(self) -> "Observation | None":
-        """Return the observation with the candidate as one more answer.
-
-        None unless the candidate and every answer have a log-probability.
-        """
-        if self.candidate is None or self.candidate_logprob is None or self.evidence is None:
-            return None
-        draws = [*self.generation.draws, Draw(self.candidate, total_logprob=self.candidate_logprob)]
-        texts, index = distinct([draw.text for draw in draws])
-        evidence = evidence_of(draws, index)
-        if evidence is None:
-            return None
-        counts, vectors = np.bincount(index), self.space[: len(texts)]
-        return replace(
-            self,
-            texts=texts,
-            index=index,
-            spectrum=spectrum(vectors, counts, dimension=self.spectrum.dimension),
-            evidence=evidence,
-            candidate_logprob=None,
-        )
 
     def vector(self, text: str) -> NDArray[np.floating]:
         """Return the vector of an answer, or of the candidate (d,)."""
@@ -345,9 +322,8 @@ def _unreachable(missed: Promise, target: Target, sure: str) -> str:
 
 
 def answers_drawn(num_samples: int) -> str:
-    """Return "1 answer", "20 answers", "0 answers (effort none)"."""
-    counted = f"{num_samples} answer{'' if num_samples == 1 else 's'}"
-    return counted if num_samples else f"{counted} (effort none)"
+    """Return "1 answer", "20 answers", "0 answers"."""
+    return f"{num_samples} answer{'' if num_samples == 1 else 's'}"
 
 
 def percent(share: float) -> str:
@@ -427,10 +403,7 @@ def judge(observation: Observation, target: Target | None) -> tuple[Judgement, l
     selector = _selector(observation.applied, num_samples, observation.evidence)
     correct = None if isinstance(selector, str) else _of_answers(selector, observation)
     of_answer = None if correct is None else correct(observation.answer)
-    counting = _counting_candidate(selector, observation)
-    if counting is not None:
-        selector, correct = counting[0], _of_answers(*counting)
-    candidate, share = _candidate(observation, correct, counts=counting is not None)
+    candidate, share = _candidate(observation, correct)
     decisive = of_answer if candidate is None else candidate.probability_correct
     unavailable_reason, warnings = _unavailable_reason(selector), _indistinct_candidate(observation)
     decision = None
@@ -465,24 +438,6 @@ def _selector(applied: ServedCalibration | None, count: int, evidence: Evidence 
 def _unverified(map_: DepolarizedMap | TemperatureMap | EvidenceMap | None) -> Selector:
     """Return the model of P(correct) without verdicts, under a map of the default calibration."""
     return Selector(map_, NO_VERDICTS, NO_COUNTS, "mixed")
-
-
-def _counting_candidate(
-    selector: Selector | str, observation: Observation
-) -> tuple[Selector, Observation] | None:
-    """Return the model and the observation in which the candidate counts as one more answer.
-
-    None if it does not count.
-    """
-    applied = observation.applied
-    if isinstance(selector, str) or applied is None:
-        return None
-    better = selector.with_logprobs
-    if applied.default is not None and applied.default.kernel == FACTS:
-        number = min(observation.num_samples + 1, applied.calibration.num_samples)
-        better = _unverified(applied.calibration.evidence[number])
-    counting = None if better is None else observation.counting_candidate()
-    return None if better is None or counting is None else (better, counting)
 
 
 def _unavailable_reason(selector: Selector | str) -> str | None:
@@ -533,12 +488,9 @@ def _no_model(why: str) -> ScoreWarning:
 
 
 def _candidate(
-    observation: Observation, correct_of: Callable[[str], float] | None, *, counts: bool
+    observation: Observation, correct_of: Callable[[str], float] | None
 ) -> tuple[Candidate | None, float]:
-    """Return the candidate with its probabilities, and the share of the samples on its mode.
-
-    counts: the candidate counts as one more answer in `correct_of`, so it supports itself.
-    """
+    """Return the candidate with its probabilities, and the share of the samples on its mode."""
     if observation.candidate is None:
         return None, 0.0
     if not observation.num_samples:
@@ -547,9 +499,7 @@ def _candidate(
     born = observation.born(observation.candidate, observation.served)
     # Unsupported texts among the rows were written by the LLM, and are right as often as its other answers to
     # the prompt. They say nothing about nonsense, which has the same features.
-    correct = None
-    if correct_of is not None and (counts or born.mode is not None):
-        correct = correct_of(observation.candidate)
+    correct = None if correct_of is None or born.mode is None else correct_of(observation.candidate)
     nearest = nearest_modes(observation.spectrum, observation.index)
     share = 0.0 if born.mode is None else float(np.mean(nearest == born.mode))
     candidate = Candidate.model_construct(
@@ -576,7 +526,7 @@ def _indistinct_candidate(observation: Observation) -> list[ScoreWarning]:
 
 def _unsupported(observation: Observation, candidate: Candidate | None) -> list[ScoreWarning]:
     """Return a warning if no sample supports the candidate, which is then not let through."""
-    if candidate is None or candidate.mode is not None or candidate.probability_correct is not None:
+    if candidate is None or candidate.mode is not None:
         return []
     if not observation.num_samples:
         return []

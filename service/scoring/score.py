@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, computed_field
 
@@ -14,9 +14,9 @@ from service.spectral.selective import CONFIDENCE
 
 DEFAULT_TARGET_ERROR = 0.2
 MAX_ITEMS = 256  # items of a batch, and answers to a prompt
-Effort = Literal["none", "low", "medium", "high", "auto"]
-# Number of samples. "auto" uses this number if the calibration's report recommends none.
-EFFORTS: dict[Effort, int] = {"none": 0, "low": 3, "medium": 8, "high": 20, "auto": 3}
+AUTO: Literal["auto"] = "auto"  # as many samples as the calibration's report recommends
+NumSamples = Annotated[int, Field(ge=0, le=MAX_ITEMS)] | Literal["auto"]
+UNRECOMMENDED = 3  # number of samples for "auto" if no report recommends one
 
 
 # The command: from the request, with defaults from the settings.
@@ -44,8 +44,8 @@ class ScoreCommand:
 
     `logprobs`: log-probability of each whole sample, in nats; None: unknown.
     `calibration`: "active", "none", or the id of a stored calibration.
-    `candidate`: a text to judge by the samples; `candidate_is_drawn`: it is one of them. `candidate_logprob`:
-    its log-probability in nats; without samples, it is judged by this alone. `candidate_tokens`: its tokens
+    `candidate`: a text to judge by the samples; `candidate_logprob`: its
+    log-probability in nats; without samples, it is judged by this alone. `candidate_tokens`: its tokens
     with their log-probabilities, if known. `target`: the target of the decision.
     `as_recommended`: draw the number of samples that the calibration's report recommends, if any.
     `claims`: also score the answer claim by claim; None: if it is long.
@@ -61,7 +61,6 @@ class ScoreCommand:
     candidate: str | None = None
     candidate_logprob: float | None = None
     candidate_tokens: tuple[tuple[str, float], ...] = ()
-    candidate_is_drawn: bool = False
     as_recommended: bool = False
     target: Target | None = None
     claims: bool | None = None
@@ -106,6 +105,12 @@ class Serving:
             by_default=target_error is None and confidence is None,
             by_caller=error is not None,
         )
+
+    def number_of(self, num_samples: NumSamples | None) -> int:
+        """Return the number of samples to draw; for "auto", the number without a recommendation."""
+        if num_samples is None:
+            return self.num_samples
+        return UNRECOMMENDED if num_samples == AUTO else num_samples
 
     def request(
         self,
@@ -211,8 +216,7 @@ class Candidate(Part):
     )
     probability_correct: float | None = Field(
         description="Probability that the candidate is right, 0..1. Null for a refusal, if `mode` is null "
-        "although there are samples (unless the candidate counts as one more answer: see "
-        "`candidate_logprob`), and in the cases listed for `probability_correct` of the response. "
+        "although there are samples, and in the cases listed for `probability_correct` of the response. "
         "Unlike `probability`, it is estimated from verdicts on answers to the calibration's questions, if "
         "there are any."
     )
@@ -451,7 +455,7 @@ class Score(Part):
     lambda_max: float | None = Field(
         description="Largest served eigenvalue, 0..1: the confidence. Higher = more certain. It measures "
         "the share of meaning on which the answers agree, not the probability that the answer is right. "
-        "Null without samples (effort `none`), like the other values of the spectrum."
+        "Null without samples, like the other values of the spectrum."
     )
     entropy: float | None = Field(description="Served von Neumann entropy in nats. Higher = less certain.")
     entropy_normalized: float | None = Field(

@@ -251,7 +251,7 @@ class Scorer:
         """Return the score of a prompt or of supplied samples.
 
         A score needs two answers, or one if a calibration by evidence fits: the spectrum of one answer is
-        always 1. With effort none it needs none. Raises TooFewSamples if fewer are requested or supplied;
+        always 1. With `num_samples` 0 it needs none. Raises TooFewSamples if fewer are requested or supplied;
         DeadlineExceeded or LLMBadResponse if fewer came; NoUsableAnswers if fewer had text; InvalidRequest
         for a blank candidate, unless empty answers have a meaning; NotFound for an unknown calibration; and
         the errors of the LLM and the embedder.
@@ -478,7 +478,6 @@ class Scorer:
             found,
             applied,
             evidence,
-            command.candidate_logprob,
         )
         return observation, sample_warnings(observation, command)
 
@@ -489,8 +488,7 @@ class Scorer:
         drawn, command, chosen = read.drawn, read.drawn.command, read.drawn.chosen
         judged = observation.answer if read.candidate is None else read.candidate
         texts = [draw.text for draw in drawn.generation.draws]
-        is_drawn = command.candidate is None or command.candidate_is_drawn
-        if is_drawn and judged in texts and len(texts) > MIN_SAMPLES:
+        if command.candidate is None and judged in texts and len(texts) > MIN_SAMPLES:
             texts.remove(judged)  # the judged text would support its own claims
         matcher = await self._claims.matcher(answer_claims, judged, texts, read.vectors)
         calibration, warnings = None, list[ScoreWarning]()

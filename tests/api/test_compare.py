@@ -122,7 +122,7 @@ async def test_samples_that_agree_need_nobody_to_compare_them(client: Client, ll
 async def test_a_text_without_answers_is_judged_by_the_same_calibration(
     client: Client, llm: ComparingLLM
 ) -> None:
-    sent = {"prompt": PROMPT, "effort": "none", "candidate": "Jupiter", "candidate_logprob": -0.5}
+    sent = {"prompt": PROMPT, "num_samples": 0, "candidate": "Jupiter", "candidate_logprob": -0.5}
     async with client(calibrations=active(llm), compare="llm") as http:
         own = (await http.post("/score", json=sent)).json()
     async with client(compare="llm") as http:

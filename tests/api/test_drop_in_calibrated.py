@@ -247,7 +247,7 @@ LAX: list[tuple[str, dict[str, Any]]] = [
     ("on", {"eigencal": {"abstain": False}}),
     ("on", {"eigencal": {"target_error": 0.9, "confidence": 0.01}}),
     ("on", {"eigencal": {"calibration": "none"}}),
-    ("on", {"eigencal": {"calibration": f"cal_{'0' * 26}", "effort": "low"}}),
+    ("on", {"eigencal": {"calibration": f"cal_{'0' * 26}", "num_samples": 3}}),
     ("off", {}),
     ("async", {}),
     ("on", {"n": 2}),

@@ -68,7 +68,7 @@ OTHER = {
     "target_error": "0.2",
     "chat_mode": "async",
     "chat_deadline_s": "3",
-    "chat_effort": "low",
+    "chat_num_samples": "3",
     "claims_from_characters": "70",
     "default_calibration": "false",
     "abstain": "true",

@@ -35,7 +35,7 @@ from tests.support.sqlite_store import SqliteStore
 
 DIMENSION = 8
 SERVING = serving_of(Settings())
-ASKED = {"prompt": "question 0", "effort": "none", "candidate": "two words", "candidate_logprob": -4.0}
+ASKED = {"prompt": "question 0", "num_samples": 0, "candidate": "two words", "candidate_logprob": -4.0}
 LIKELY = 1 / (1 + math.exp(-2))  # of `ASKED`
 Served = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 
@@ -138,7 +138,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"candidate_logprob": 0.5}, "candidate_logprob"),
     ({"candidate_logprob": "-1"}, "candidate_logprob"),
     ({"num_samples": 3}, "not both"),
-    ({"samples": ["a", "b"]}, "`effort` applies to drawing"),
+    ({"samples": ["a", "b"]}, "`num_samples` applies to drawing"),
     ({"candidate_tokens": tokens("two", -90.0, " words", -9.0)}, "sum to -99"),
     ({"candidate_tokens": tokens("So. ", -1.0, "two", -3.0, " words", -9.0)}, "sum to -12"),
     ({"candidate_tokens": tokens("two", -0.05, " words", -0.05), "candidate_logprob": -99.0}, "sum to -0.1"),
@@ -287,7 +287,7 @@ async def test_answer_longer_than_all_rows_is_reported(started: Served) -> None:
     assert (body_["decision"]["action"], body_["warnings"]) == ("answer", [])
 
 
-AUTO = {"prompt": "question 0", "effort": "auto"}
+AUTO = {"prompt": "question 0", "num_samples": "auto"}
 OF_CANDIDATE = {"candidate": "two words", "candidate_logprob": -4.0}
 
 
@@ -399,7 +399,7 @@ def before(behave: Behaviour, made: Active | None = None, **settings: Any) -> An
     return drop_in.before(behave, behave, active=made or active(), **settings)
 
 
-NONE = {"eigencal": {"effort": "none"}}
+NONE = {"eigencal": {"num_samples": 0}}
 OF_CHAT = 1 / (1 + math.exp(-(2 + agreement(-1.0, 16) - CENTER)))
 
 
@@ -430,14 +430,14 @@ async def test_chat_is_judged_by_its_own_call(body: dict[str, Any], stream: bool
 
 async def test_auto_is_none_if_recommended() -> None:
     for recommended, number in ((0, 0), (4, 4), (None, 3)):
-        async with before(telling(), active(recommended=recommended), chat_effort="auto") as made:
+        async with before(telling(), active(recommended=recommended), chat_num_samples="auto") as made:
             assert (await made.ask()).json()["uncertainty"]["num_samples"] == number
 
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("lacks", [{"tells": False}, {"refuses": True}, {"ends": "length"}], ids=str)
 async def test_auto_samples_if_the_answer_cannot_be_judged_alone(lacks: Any, stream: bool) -> None:
-    async with before(telling(**lacks), active(recommended=0), chat_effort="auto") as made:
+    async with before(telling(**lacks), active(recommended=0), chat_num_samples="auto") as made:
         response = await made.ask(stream=stream)
         assert {sent["n"] for sent in made.server.bodies if "n" in sent} == {3}
         response_ = await made.ask(stream=stream, **NONE)
