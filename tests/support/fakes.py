@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from service.embedding.port import FAILED, PAPER, Embedded, EmbedderIdentity, EmptyAnswers, Kernel
-from service.errors import DeadlineExceeded, EmbedderUnavailable, LLMUnavailable
+from service.embedding.port import PAPER, Embedded, EmbedderIdentity, Kernel
+from service.errors import EmbedderUnavailable, LLMUnavailable
 from service.llm.port import Draw, Generation, GenerationRequest, LLMIdentity, Usage, shape_hash
 
 DEFAULT_ANSWERS = ("Paris", "Paris", "Lyon", "paris", "Marseille")
@@ -29,8 +29,6 @@ class FakeLLM:
     """Answers from a script: answer i to a prompt is `answers[prompt][i % len]`, else `default[i % len]`.
 
     `gate`: each call waits for it before answering. `fail_with`: errors raised by the next calls, in order.
-    `tell`: number of answers reported to the listener before the wait. `deliver`: maximum number of answers
-    (the rest is missing with reason "error").
     `requests` records the calls, `cancelled` counts the cancelled ones, `active` those in progress.
     """
 
@@ -42,8 +40,6 @@ class FakeLLM:
         model: str = "fake-llm",
         gate: asyncio.Event | None = None,
         fail_with: Sequence[Exception] = (),
-        deliver: int | None = None,
-        tell: int = 0,
         on_request: Callable[[GenerationRequest], None] | None = None,
     ) -> None:
         self.answers = dict(answers or {})
@@ -51,8 +47,6 @@ class FakeLLM:
         self.model = model
         self.gate = gate
         self.fail_with = list(fail_with)
-        self.deliver = deliver
-        self.tell = tell
         self.available = True
         self.failures = Counter[str]()
         self.requests: list[GenerationRequest] = []
@@ -68,7 +62,7 @@ class FakeLLM:
 
     def identity(self, request: GenerationRequest) -> LLMIdentity:
         """Return the fake's identity; the prompt shape is a plain prompt through chat."""
-        shape = shape_hash(system_prompt="", few_shot="", template="{prompt}")
+        shape = shape_hash(system_prompt="", template="{prompt}")
         return LLMIdentity(model=request.model or self.model, api="chat", prompt_shape=shape)
 
     async def generate(self, request: GenerationRequest) -> Generation:
@@ -78,7 +72,7 @@ class FakeLLM:
             self._on_request(request)
         self.active += 1
         try:
-            await self._wait(request.deadline_s)
+            await self._wait()
             return self._answer(request)
         except asyncio.CancelledError:
             self.cancelled += 1
@@ -91,19 +85,14 @@ class FakeLLM:
         if not self.available:
             raise LLMUnavailable("The LLM is not available.")
 
-    async def _wait(self, deadline_s: float | None) -> None:
+    async def _wait(self) -> None:
         await asyncio.sleep(0)  # like a real LLM, lets other tasks run
-        if self.gate is None:
-            return
-        try:
-            await asyncio.wait_for(self.gate.wait(), deadline_s)
-        except TimeoutError:
-            raise DeadlineExceeded("No answer came before the deadline.") from None
+        if self.gate is not None:
+            await self.gate.wait()
 
     def _texts(self, request: GenerationRequest) -> list[str]:
         script = self.answers.get(last_user_text(request), self.default)
-        count = request.num_samples if self.deliver is None else min(self.deliver, request.num_samples)
-        return [script[i % len(script)] for i in range(count)]
+        return [script[i % len(script)] for i in range(request.num_samples)]
 
     def _answer(self, request: GenerationRequest) -> Generation:
         if self.fail_with:
@@ -113,8 +102,7 @@ class FakeLLM:
         draws = tuple(map(Draw, self._texts(request)))
         usage = Usage(prompt_tokens=8, completion_tokens=sum(len(d.text.split()) for d in draws))
         model = request.model or self.model
-        whole = len(draws) >= request.num_samples
-        return Generation(draws, request.num_samples, model, usage, None if whole else "error")
+        return Generation(draws, model, usage)
 
 
 class FakeEmbedder:
@@ -130,11 +118,9 @@ class FakeEmbedder:
         *,
         vectors: Mapping[str, Sequence[float]] | None = None,
         gate: asyncio.Event | None = None,
-        empty_answers: EmptyAnswers = FAILED,
         kernel: Kernel = PAPER,
     ) -> None:
         self.dimension = dimension
-        self.empty_answers: EmptyAnswers = empty_answers
         self.kernel: Kernel = kernel
         self.available = True
         self.calls: list[tuple[str, ...]] = []
@@ -144,9 +130,7 @@ class FakeEmbedder:
     @property
     def identity(self) -> EmbedderIdentity:
         """Return the fake's identity."""
-        return EmbedderIdentity(
-            "fake-embedder", "1", self.dimension, "float32", self.empty_answers, self.kernel
-        )
+        return EmbedderIdentity("fake-embedder", "1", self.dimension, "float32", self.kernel)
 
     async def start(self) -> None:
         """Nothing to load."""
