@@ -16,7 +16,6 @@ const FIELDS = new Set([
   "answer_logprob",
   "correct",
   "logprob",
-  "tokens",
   "verdict",
 ]);
 const LISTS = new Set(["samples", "messages", "claims", "logprobs", "logprob"]);
