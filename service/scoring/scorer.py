@@ -117,8 +117,8 @@ def too_few(generation: Generation, request: GenerationRequest | None) -> Eigenc
     if request is not None and empty:
         return NoUsableAnswers(
             f"{empty} of {drawn} drawn answers have no text (only reasoning, a tool call, or nothing). A "
-            f"score needs two answers. The limit is {request.sampling.max_tokens} tokens per answer. Raise it "
-            "for reasoning models (EIGENCAL_MAX_TOKENS or `sampling.max_tokens`)."
+            f"score needs two answers. The limit is {request.sampling.max_tokens} tokens per answer. Raise "
+            "it for reasoning models (EIGENCAL_MAX_TOKENS or `sampling.max_tokens`)."
         )
     return TooFewSamples(TOO_FEW)
 

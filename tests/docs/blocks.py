@@ -26,7 +26,7 @@ SHELL = ("bash", "sh", "shell")
 # Named blocks are run by these tests, which fail for an unknown name.
 BY_NAME = {
     "docs/recipes/": "tests/clients/test_recipes.py",
-    "clients/typescript/README.md": "tests/clients/test_typescript_package.py",
+    "clients/typescript/README.md": "tests/clients/test_typescript.py",
 }
 DATA = ("json", "jsonl", "csv")
 
