@@ -20,9 +20,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.spectral_worlds import DIMENSION, prompt, prompts, recorded
-from service.spectral.dev_set import Answers, dev_set, overlaps
+from service.spectral.dev_set import Answers, dev_set, overlaps, solve, weighted
 from service.spectral.fit import fit_depolarized, fit_temperature
-from service.spectral.subsets import draw_subsets, subset_dev_set
 
 PROMPTS = 300
 STRAIGHT_PROMPTS = 30
@@ -73,7 +72,7 @@ def peak(distinct: int) -> None:
     prompts_ = [prompt(rng, 100, distinct) for _ in range(2000)]
     overlaps_ = [overlaps(prompt_) for prompt_ in prompts_]
     for num_samples in (50, 100):
-        fit_depolarized(subset_dev_set(draw_subsets(overlaps_, num_samples, 0), DIMENSION))
+        fit_depolarized(solve([weighted(row, np.arange(num_samples)) for row in overlaps_], DIMENSION))
     mebibytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     held = sum(prompt_.vectors.nbytes + prompt_.references.nbytes for prompt_ in prompts_) / 2**20
     print(

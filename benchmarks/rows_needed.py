@@ -20,8 +20,7 @@ from service.claims.verdicts import correct
 from service.spectral.dev_set import Answers, DevSpectra, dev_set, risk, served_lambda_max
 from service.spectral.fit import bootstrap, fit_depolarized
 from service.spectral.reliability import auroc, projection_brier, reliability_diagram
-from service.spectral.spectrum import CalibrationMap, DepolarizedMap, Identity
-from service.spectral.subsets import fit_by_num_samples
+from service.spectral.spectrum import CalibrationMap, Identity
 
 NUM_SAMPLES = 20
 ANSWERS = (3, 5, 10, 20, 40)
@@ -78,15 +77,13 @@ def by_rows() -> None:
 
 
 def by_answers() -> None:
-    maps = fit_by_num_samples(questions(DEV, max(ANSWERS)), "depolarized", dimension=DIMENSION)
     rows = [json.loads(line) for line in (DATA / f"{DEV}.jsonl").read_text().splitlines()]
     right = [correct(row["answer"], [row["reference"]]) for row in rows]
     print("| m | T | g | AUROC of lambda_max |")
     print("|---:|---:|---:|---:|")
     for m in ANSWERS:
-        map_ = maps[m]
-        assert isinstance(map_, DepolarizedMap)
-        raw = dev_set(questions(DEV, m), DIMENSION).eigenvalues[:, 0]
+        dev = dev_set(questions(DEV, m), DIMENSION)
+        map_, raw = fit_depolarized(dev).map, dev.eigenvalues[:, 0]
         print(f"| {m} | {map_.temperature:.2f} | {map_.depolarization:.2f} | {auroc(raw, right):.3f} |")
 
 

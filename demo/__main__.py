@@ -18,7 +18,7 @@ def demo_command(
     context: typer.Context,
     stop: Annotated[bool, typer.Option("--stop", help="Only stop what an earlier run has left.")] = False,
 ) -> None:
-    """Start an LLM server and the service in the background, score two prompts, calibrate, score again.
+    """Start an LLM server and the service in the background, score a prompt, calibrate, score another.
 
     With EIGENCAL_LLM_URL the service uses the LLM server there, and no other is started.
     """

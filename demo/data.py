@@ -5,11 +5,9 @@ questions about cities, continents and capitals.
 """
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from service.llm.port import LLMIdentity, Sampling
 from service.settings import Settings
 
 FOLDER = Path(__file__).parent
@@ -17,8 +15,7 @@ QUESTIONS = FOLDER / "everyday_questions.jsonl"
 RECORDED = FOLDER / "everyday_recorded.jsonl"
 PLACES = FOLDER / "places.jsonl"
 DRAWN_WITH = FOLDER / "drawn_with.json"
-# Everyday questions with short answers, which make a small base-like model answer briefly. Answers end at a
-# newline, so requests with this text should stop there.
+# Everyday questions with short answers, after which a small model answers briefly. Answers end at a newline.
 FEW_SHOT = """\
 Q: What colour is a ripe banana?
 A: Yellow
@@ -33,23 +30,28 @@ A: William Shakespeare
 Q: What do bees make?
 A: Honey
 """
+PROMPT_TEMPLATE = f"{FEW_SHOT}Q: {{prompt}}\nA:"
+# Settings that determine the distribution of answers.
+DRAWING = (
+    "llm_model",
+    "llm_api",
+    "system_prompt",
+    "prompt_template",
+    "sampling_temperature",
+    "top_p",
+    "top_k",
+    "max_tokens",
+    "stop",
+)
 
 
-def drawn_with(llm: LLMIdentity, sampling: Sampling) -> dict[str, Any]:
-    """Return the parameters that determine the distribution of answers, in the format of `DRAWN_WITH`."""
-    parameters = {name: value for name, value in asdict(sampling).items() if name != "seed"}
-    return llm.parts() | {"sampling": parameters | {"stop": list(sampling.stop)}}
+def drawn_with(settings: Settings) -> dict[str, Any]:
+    """Return the settings that determine the distribution of answers, in the format of `DRAWN_WITH`."""
+    return {name: getattr(settings, name) for name in DRAWING}
 
 
 def recorded_answers_fit(settings: Settings) -> bool:
-    """Return True if the recorded answers are as the settings draw them, and enough for each question.
-
-    Raises ValueError for an invalid template or regex.
-    """
-    from service.app import build_llm, serving_of
-
-    serving = serving_of(settings)
-    identity = build_llm(settings).identity(serving.request(prompt="x"))
+    """Return True if the settings draw the recorded answers, and at most as many for each question."""
     recorded = json.loads(DRAWN_WITH.read_text())
-    has_enough = serving.num_samples <= recorded.pop("num_samples")
-    return bool(has_enough) and recorded == drawn_with(identity, serving.sampling)
+    has_enough = settings.num_samples <= recorded.pop("num_samples")
+    return bool(has_enough) and recorded == drawn_with(settings)

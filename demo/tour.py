@@ -1,4 +1,4 @@
-"""`make run`: start an LLM server and the service, score, calibrate, score again.
+"""`make run`: start an LLM server and the service, score a prompt, calibrate, score another prompt.
 
 Both keep running in the background, with their process ids and logs in the data folder. A second run uses the
 calibration of the first.
@@ -19,7 +19,7 @@ from typing import Any
 
 import httpx2
 
-from demo.data import FEW_SHOT, QUESTIONS, RECORDED
+from demo.data import PROMPT_TEMPLATE, QUESTIONS, RECORDED
 from service.llm.weights import MINILM, SMOLLM2
 
 START_TIMEOUT_S = 600.0  # the first start converts the weights of the LLM
@@ -28,19 +28,19 @@ TIMEOUT_S = 300.0  # per call
 POLL_S = 0.2
 LLM_PORT = 8001  # if it is free
 # Values for settings that are not set: the smaller embedder, which starts faster, and few answers per chat.
-DEFAULTS = {"EIGENCAL_EMBEDDER": MINILM, "EIGENCAL_CHAT_EFFORT": "low"}
-# The same for the LLM server of the demonstration. It answers one call at a time, and briefly after few-shot
-# text.
+DEFAULTS = {"EIGENCAL_EMBEDDER": MINILM, "EIGENCAL_CHAT_NUM_SAMPLES": "3"}
+# The same for the LLM server of the demonstration. It answers one call at a time.
 LLM_DEFAULTS = {
     "EIGENCAL_LLM_MODEL": SMOLLM2,
     "EIGENCAL_LLM_API": "completions",
     "EIGENCAL_LLM_SLOTS": "1",
-    "EIGENCAL_FEW_SHOT": FEW_SHOT,
+    "EIGENCAL_PROMPT_TEMPLATE": PROMPT_TEMPLATE,
     "EIGENCAL_MAX_TOKENS": "64",
+    "EIGENCAL_STOP": r'["\n"]',
 }
 ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # address to reach such a service locally
 NAME = "everyday questions"  # of the calibration
-PROMPTS = ("What is the capital of France?", "What is the name of my dog?")
+EASY, UNKNOWN = "What is the capital of France?", "What is the name of my dog?"
 
 
 class DemoError(Exception):
@@ -195,7 +195,7 @@ def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
 
 
 def run(demo: Demo, *, with_llm: bool, key: str, recorded: bool) -> None:
-    """Start both processes, score, calibrate, score again, and print next steps. Raises DemoError.
+    """Start both processes, score, calibrate, score again, and print the next steps. Raises DemoError.
 
     with_llm: see `Demo.start`. key: bearer key, "" for none. recorded: True to calibrate on the recorded
     answers.
@@ -221,22 +221,13 @@ def walk(url: str, rows: Path, key: str = "") -> None:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     # trust_env=False: a proxy from the environment does not lead to this machine.
     with httpx2.Client(base_url=url, headers=headers, timeout=TIMEOUT_S, trust_env=False) as http:
-        calibration = show_scores(http, "The first scores").get("calibration") or {}
-        if calibration.get("origin") == "own":
+        score = show_score(http, EASY)
+        if score["calibrated"]:
             print("Calibrated by an earlier run.")
-            calibration_id = calibration["id"]
         else:
             calibration_id = calibrate(http, rows)
-            show_scores(http, "The same prompts, calibrated")
-        report = call(http, "GET", f"/calibrations/{calibration_id}/report")
-        error, opening = {row["map"]: row["projection_ece"] for row in report["served"]}, report["opening"]
-        rival = "active" if "active" in error else "raw"
-        names = {"active": "by the previous calibration", "raw": "by raw scores"}
-        before, after = error[rival], error[report["calibration"]["method"]]
-        print(f"{opening['verdict']} {opening['safe']}")
-        print(f"Projection ECE of held-out questions: {before:.3f} {names[rival]}, {after:.3f} by this one.")
-        print(f"Promise: {opening['promise']}")
-        print(f"Its report: {url}/calibrations/{calibration_id}/report\n")
+            print(f"Its report: {url}/calibrations/{calibration_id}/report")
+        show_score(http, UNKNOWN)
 
 
 def call(http: httpx2.Client, method: str, path: str, **sent: Any) -> dict[str, Any]:
@@ -267,17 +258,14 @@ def calibrate(http: httpx2.Client, path: Path) -> str:
     return str(job["calibration_id"])
 
 
-def show_scores(http: httpx2.Client, title: str, **options: Any) -> dict[str, Any]:
-    """Score the prompts and print their scores; return the last one."""
-    print(f"\n{title}:", flush=True)
-    for prompt in PROMPTS:
-        score = call(http, "POST", "/score", json={"prompt": prompt, **options})
-        raw, decision = score["uncalibrated"]["lambda_max"], score["decision"]
-        print(f"  {prompt} {textwrap.shorten(score['answer'], 40)}")
-        print(f"    lambda_max {score['lambda_max']:.3f} (raw {raw:.3f}), {score['entropy']:.3f} nats")
-        if decision:
-            print(f"    Decision: {decision['action']}. {decision['reason']}")
-    if not decision:
-        print("  No decisions yet. " + " ".join(warning["message"] for warning in score["warnings"]))
+def show_score(http: httpx2.Client, prompt: str) -> dict[str, Any]:
+    """Score a prompt; print and return its score."""
+    score = call(http, "POST", "/score", json={"prompt": prompt})
+    print(f"\n{prompt} {textwrap.shorten(score['answer'], 40)}")
+    print(f"  lambda_max {score['lambda_max']:.3f}, entropy {score['entropy']:.3f} nats")
+    if decision := score["decision"]:
+        print(f"  Decision: {decision['action']}. {decision['reason']}")
+    else:
+        print("  No decision yet. " + " ".join(warning["message"] for warning in score["warnings"]))
     print(flush=True)
     return score

@@ -12,6 +12,7 @@ parameters for m = 40 are those for m = 20 plus the difference between m = 40 an
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,9 @@ from service.calibration.default import DEFAULT_IDS, ROWS, figures_file
 from service.calibration.material import assemble
 from service.claims.facts import words
 from service.embedding.port import FACTS, PAPER, Kernel
-from service.spectral.dev_set import Overlaps, overlaps
-from service.spectral.evidence import checked_log_probabilities
+from service.spectral.dev_set import Overlaps, overlaps, solve, weighted
+from service.spectral.evidence import checked_log_probabilities, missing_mass
 from service.spectral.fit import Method, fit, objective, point_of
-from service.spectral.subsets import subset_dev_set
 from tools.recorded_rows import recorded_rows
 
 ROOT = Path(__file__).parents[1]
@@ -57,9 +57,9 @@ class Recorded:
 
     def maps(self, m: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """Return the fitted parameters and the Hessian of the mean risk at them, by method."""
-        rows = subset_dev_set(
-            [(overlaps_, np.arange(m)) for overlaps_ in self.overlaps], DIMENSION, self.totals
-        )
+        masses = [missing_mass(totals[:m], row.index[:m]) for row, totals in self.totals.items()]
+        spectra = solve([weighted(row, np.arange(m)) for row in self.overlaps], DIMENSION)
+        rows = replace(spectra, missing_mass=np.array(masses))
         # With one answer the spectrum is always (1), so spectral maps cannot be fitted.
         methods: tuple[Method, ...] = ("evidence", "depolarized", "temperature") if m > 1 else ("evidence",)
         points = {method: point_of(fit(rows, method).map) for method in methods}

@@ -4,7 +4,7 @@
 
 The running service samples the answers with its own settings, in a calibration that is not activated, and
 exports them with their log-probabilities. A calibration on them therefore fits the default settings. Run it
-again when the defaults change (model, few-shot text, sampling); a unit test then fails.
+again when the defaults change (model, template, sampling); a unit test then fails.
 """
 
 import json
@@ -73,12 +73,10 @@ def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     """Record answers of the service described by the settings of this environment."""
-    from service.app import build_llm, serving_of
     from service.cli import load_settings
 
     set_defaults()
     settings = load_settings()
-    serving = serving_of(settings)
     with httpx.Client(
         base_url=f"http://{settings.host}:{settings.port}", timeout=TIMEOUT_S, trust_env=False
     ) as http:
@@ -89,8 +87,7 @@ def main() -> None:
             sys.exit(f"The service did not answer ({error}). Is it running? make run")
     write_rows(RECORDED, everyday)
     write_rows(PLACES, places)
-    identity = build_llm(settings).identity(serving.request(prompt="x"))
-    kept = drawn_with(identity, serving.sampling) | {"num_samples": serving.num_samples}
+    kept = drawn_with(settings) | {"num_samples": settings.num_samples}
     DRAWN_WITH.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
 
 

@@ -85,7 +85,7 @@ class DevSet:
 def full_number(sizes: Sequence[int], requested: int | None) -> int:
     """Return the number m of answers of a fit: `requested`, or else the largest that 90 % of the rows reach.
 
-    Rows with more than m answers contribute their first m, rows with fewer only to fits of smaller numbers.
+    Rows with more than m answers contribute their first m. Rows with fewer are left out of the fit.
     """
     if requested is not None:
         return requested

@@ -28,7 +28,7 @@ from service.calibration.calibration import (
 )
 from service.calibration.default import PRIOR_WEIGHT, packaged
 from service.calibration.diagnostics import CrossValidated
-from service.calibration.fitting import WHOLE, Fitted, Stream, fit_all, rng
+from service.calibration.fitting import WHOLE, Fitted, OnDone, Stream, fit_all, rng
 from service.calibration.material import (
     DevSet,
     Sentences,
@@ -89,7 +89,6 @@ from service.scoring.score import Serving
 from service.scoring.scorer import LiveLoad
 from service.spectral.fit import no_prior
 from service.spectral.resampling import DEFAULT, Resamples
-from service.spectral.subsets import OnDone
 
 T = TypeVar("T")
 Notify = Callable[[str], Awaitable[None]]

@@ -26,7 +26,7 @@ class CalibrateOptions(RequestModel):
         None, ge=2, le=MAX_ITEMS, description="Answers per prompt. Left out: the number that a score draws."
     )
     name: str = Field("", max_length=200, description="Name for display.")
-    seed: int = Field(0, ge=0, lt=2**63, description="Seed of folds, subsets and bootstrap.")
+    seed: int = Field(0, ge=0, lt=2**63, description="Seed of folds and resamples.")
     method: MethodOption = Field(
         "auto",
         description="Map to serve. `auto`: the map with the lowest cross-validated risk, including "

@@ -292,7 +292,7 @@ def about_data(data: Part, right: Bools) -> Iterator[Caution]:
         )
     if usable > full:
         fewer = f"have fewer than {data['num_samples']} answers"
-        text = f"{usable - full} rows {fewer}: they are left out of the fit for this number."
+        text = f"{usable - full} rows {fewer}: they are left out of the fit."
         yield caution("short_rows", text)
     if copies := data["copies"]:
         text = f"{copies} rows repeat the question of another row, or nearly: one row per question counts."

@@ -20,7 +20,6 @@ from service.spectral.fit import (
     fit_evidence,
 )
 from service.spectral.reliability import auroc, projection_brier, reliability_diagram
-from service.spectral.subsets import fit_by_num_samples
 
 pytestmark = pytest.mark.shared
 D = 768
@@ -140,15 +139,3 @@ def test_held_out_risk_falls_on_both_files(shared_data: Path, name: str, m: int)
     both = {"d": "depolarized", "e": "evidence"}
     risks = cross_validated_risks(whole, both, rng=np.random.default_rng(0)).risks
     assert risks["e"].mean() < risks["d"].mean() - 0.01
-
-
-def test_parameters_of_every_number_of_answers(recorded: dict[str, Any]) -> None:
-    """The mean depolarization falls with m as the plain one does; the last entry is the fit of whole rows."""
-    made, sums = prompts(recorded, 20)
-    table = fit_by_num_samples(made[:150], "evidence", log_probabilities=sums[:150], dimension=D)
-    assert list(table) == list(range(1, 21))
-    whole = rows(recorded, 20).take(np.arange(150))
-    assert table[20] == fit_evidence(whole).map
-    at_half = [table[m].at(0.5).depolarization for m in (1, 3, 5, 10, 20)]
-    assert at_half == sorted(at_half, reverse=True)
-    assert all(0.2 < map_.slope < 0.6 for map_ in table.values())

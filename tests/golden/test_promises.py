@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from service.calibration.fitting import fit_selectors
+from service.calibration.fitting import fit_points
 from service.calibration.labels import LabelledRows
 from service.spectral.selective import promise, simultaneous_bounds
 from tests.support.decisions import judged_material, judged_rows
@@ -18,7 +18,7 @@ def test_all_promises_hold_simultaneously_in_simulated_worlds() -> None:
     broken, reached = dict.fromkeys(new, 0), dict.fromkeys(new, 0)
     for seed in range(worlds):
         material = judged_material(judged_rows(200, seed=seed, num_samples=size))
-        selectors = fit_selectors(LabelledRows(material), "evidence", rng=np.random.default_rng(seed))
+        selectors = fit_points(LabelledRows(material), "evidence", rng=np.random.default_rng(seed))
         plain = selectors[size].selector
         by_kind = {"plain": plain, "answer counts": None if plain is None else plain.with_logprobs}
         for kind, selector in by_kind.items():
@@ -42,7 +42,7 @@ def test_promise_holds_with_many_unsupported_texts() -> None:
     broken = reached = 0
     for seed in range(runs):
         material = judged_material(judged_rows(160, seed=seed, num_samples=size))
-        selectors = fit_selectors(LabelledRows(material), "evidence", rng=np.random.default_rng(seed))
+        selectors = fit_points(LabelledRows(material), "evidence", rng=np.random.default_rng(seed))
         if (selector := selectors[size].selector) is None:
             continue
         made = promise(selector.counts, target)
