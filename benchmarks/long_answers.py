@@ -266,8 +266,8 @@ def labelled(drawn: Sequence[Drawn], vectors: dict[str, Floats], m: int, num_jud
 
 def report_calibrated(material: DevSet) -> None:
     """Print cross-validated figures of a calibration of claims."""
-    resamples = Resamples(*[20] * 5)
-    fitted = fit_all(material, "depolarized", resamples=resamples)
+    resamples = Resamples(*[20] * 4)
+    fitted = fit_all(material, "depolarized")
     shown = CrossValidated(fitted, resamples=resamples)
     print("\n" + head("calibrated claims", "projection ECE", "mean lambda_max"))
     for name in ("raw", "depolarized"):

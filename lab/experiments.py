@@ -149,7 +149,7 @@ def make_results(
         "calibration_error": error,
         "convergence": convergence(context.test.answers, context.rng(CONVERGENCE)),
         "constant_predictor": constant_predictor(
-            context.targets, context.rng(CONSTANT), context.resamples.bootstrap
+            context.targets, context.rng(CONSTANT), context.resamples.optimum
         ),
         "baselines": baselines(context, meanings or by_embedding(context.test)),
         "compared": compared,

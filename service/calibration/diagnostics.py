@@ -252,10 +252,10 @@ class EvaluationContext:
     @cached_property
     def fitted(self) -> FittedMaps:
         """The maps fitted on dev. "evidence" needs log-probabilities of every prompt of dev and test."""
-        dev, again = self.dev.rows.dev, self.resamples.bootstrap
+        dev = self.dev.rows.dev
         if self.test.rows.dev.missing_mass is None:
             dev = replace(dev, missing_mass=None)
-        return fit_maps(dev, self.dev.material.num_samples, seed=self.seed, resamples=again)
+        return fit_maps(dev, self.dev.material.num_samples, seed=self.seed)
 
     @cached_property
     def maps(self) -> Mapping[str, AnyMap]:

@@ -23,16 +23,14 @@ from service.spectral.dev_set import AnyMap, DevSpectra
 from service.spectral.evidence import EvidenceMap
 from service.spectral.fit import (
     AnyFit,
-    Bootstrap,
     PriorSource,
-    bootstrap,
     cross_validated_risks,
     fit,
     fit_depolarized,
     fit_temperature,
     no_prior,
 )
-from service.spectral.resampling import DEFAULT, Resamples, one_of_each
+from service.spectral.resampling import one_of_each
 from service.spectral.selective import selective_counts
 from service.spectral.spectrum import CalibrationMap, DepolarizedMap, Identity
 
@@ -50,7 +48,6 @@ class Stream(IntEnum):
     """The streams of random numbers in a study. Each is independent of the others."""
 
     # Never change a number: every figure drawn with it would change. `lab.resampling` has 4 to 6.
-    BOOTSTRAP = 1
     FOLDS = 2
     DIFFERENCES = 3
     PROJECTION = 7
@@ -72,13 +69,12 @@ def rng(seed: int, stream: int) -> np.random.Generator:
 class FittedMaps:
     """All maps, fitted on n prompts.
 
-    fits, bootstraps: by method, "evidence" last; missing_mass: (n,) of the prompts, None without an evidence
+    fits: by method, "evidence" last; missing_mass: (n,) of the prompts, None without an evidence
     map. fold: (n,), the fold that held each prompt out. risks, maps: out of fold, (n,) in nats and one map
     per fold, by "raw", both plain methods, "evidence" if fitted and, last, "active" if there is one.
     """
 
-    fits: Mapping[str, AnyFit]
-    bootstraps: Mapping[str, Bootstrap]
+    fits: Mapping[Method, AnyFit]
     missing_mass: Floats | None
     fold: NDArray[np.int_]
     risks: Mapping[str, Floats]
@@ -146,7 +142,6 @@ def fit_all(
     *,
     active: Calibration | None = None,
     seed: int = 0,
-    resamples: Resamples = DEFAULT,
     priors: PriorSource = no_prior,
     progress: OnDone | None = None,
 ) -> Fitted:
@@ -165,7 +160,6 @@ def fit_all(
         groups=rows.groups,
         active=active,
         seed=seed,
-        resamples=resamples.bootstrap,
         priors=priors,
     )
     method = _chosen(option, maps.risks)
@@ -185,14 +179,13 @@ def fit_maps(
     *,
     active: Calibration | None = None,
     seed: int = 0,
-    resamples: int = DEFAULT.bootstrap,
     priors: PriorSource = no_prior,
     groups: NDArray[np.int_] | None = None,
 ) -> FittedMaps:
     """Fit all maps on n prompts with `num_samples` answers each, and again without each fold.
 
     The evidence map is fitted if dev has missing masses. active: the calibration to compare with. groups:
-    (n,), as `DevSet.full_groups`. All maps have the same folds and resamples. Blocks for seconds.
+    (n,), as `DevSet.full_groups`. All maps have the same folds. Blocks for seconds.
     """
     by_evidence = dev.missing_mass is not None
     methods: tuple[Method, ...] = (*METHODS, "evidence") if by_evidence else METHODS
@@ -206,14 +199,8 @@ def fit_maps(
     held_out = cross_validated_risks(
         dev, candidates, rng=rng(seed, Stream.FOLDS), priors=prior, groups=groups
     )
-    fits: dict[str, AnyFit] = {m: fit(dev, m, prior=prior[m]) for m in methods}
-    spreads: dict[str, Bootstrap] = {
-        m: bootstrap(
-            dev, m, rng=rng(seed, Stream.BOOTSTRAP), resamples=resamples, prior=prior[m], groups=groups
-        )
-        for m in methods
-    }
-    return FittedMaps(fits, spreads, dev.missing_mass, held_out.fold, held_out.risks, held_out.maps)
+    fits: dict[Method, AnyFit] = {m: fit(dev, m, prior=prior[m]) for m in methods}
+    return FittedMaps(fits, dev.missing_mass, held_out.fold, held_out.risks, held_out.maps)
 
 
 def fit_points(

@@ -654,7 +654,6 @@ class Calibrator:
                 job.options.method,
                 active=active,
                 seed=job.options.seed,
-                resamples=self.resamples,
                 priors=priors,
                 progress=done,
             )

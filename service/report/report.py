@@ -38,6 +38,7 @@ from service.report.words import (
 from service.scoring.judging import answers_drawn, percent
 from service.scoring.score import Target
 from service.spectral.dev_set import mean_entropy, risk
+from service.spectral.fit import PARAMETERS
 from service.spectral.reliability import (
     ConsistencyBand,
     Null,
@@ -236,10 +237,9 @@ def fit_parts(fitted: FittedMaps) -> dict[str, Part]:
     """
     parts = dict[str, Part]()
     for method, fit in fitted.fits.items():
-        spread = fitted.bootstraps[method].intervals
         parts[method] = {
             "depolarization": None,
-            **{name: estimate(getattr(fit.map, name), interval) for name, interval in spread.items()},
+            **{name: getattr(fit.map, name) for name in PARAMETERS[method]},
             "risk": fit.risk,
             "cv_risk": float(fitted.risks[method].mean()),
             "mean_entropy": fit.mean_entropy,

@@ -72,12 +72,12 @@ def results_(bench: EvaluationContext) -> dict[str, Any]:
 def test_fits(results_: dict[str, Any], golden: dict[str, Any]) -> None:
     paper, ours = results_["fits"]["temperature"], results_["fits"]["depolarized"]
     test_risks = {row["map"]: row["risk"] for row in results_["served"]}
-    assert paper["temperature"]["value"] == pytest.approx(golden["temperature"]["T"], abs=1e-3)
+    assert paper["temperature"] == pytest.approx(golden["temperature"]["T"], abs=1e-3)
     assert paper["risk"] == pytest.approx(golden["temperature"]["risk_fit"], abs=1e-6)
     assert test_risks["temperature"] == pytest.approx(golden["temperature"]["risk_test"], abs=1e-5)
     assert ours["depolarization"] is not None
-    assert ours["temperature"]["value"] == pytest.approx(golden["depolarized"]["T"], abs=1e-3)
-    assert ours["depolarization"]["value"] == pytest.approx(golden["depolarized"]["gamma"], abs=1e-3)
+    assert ours["temperature"] == pytest.approx(golden["depolarized"]["T"], abs=1e-3)
+    assert ours["depolarization"] == pytest.approx(golden["depolarized"]["gamma"], abs=1e-3)
     assert test_risks["depolarized"] == pytest.approx(golden["depolarized"]["risk_test"], abs=1e-5)
 
 

@@ -14,7 +14,6 @@ from service.spectral.evidence import missing_mass
 from service.spectral.fit import (
     DepolarizedFit,
     EvidenceFit,
-    bootstrap,
     cross_validated_risks,
     fit_depolarized,
     fit_evidence,
@@ -118,16 +117,6 @@ def test_fit_is_stationary_and_not_on_a_bound(case: Case) -> None:
     assert case.evidence.at_bound == ()
     assert case.evidence.stationarity_gap < 1e-9
     assert case.evidence.risk < case.flat.risk - 0.03
-
-
-def test_slope_is_positive_in_all_resamples(case: Case) -> None:
-    bootstrap_ = bootstrap(case.fit, "evidence", rng=np.random.default_rng(0), resamples=100)
-    map_ = case.evidence.map
-    temperature, intercept, slope = bootstrap_.intervals.values()
-    assert 0.1 < slope.low < map_.slope < slope.high < 1.0
-    assert intercept.low < map_.intercept < intercept.high
-    assert temperature.low <= map_.temperature <= temperature.high
-    assert (temperature.low == temperature.high) == (case.m == "1")
 
 
 @pytest.mark.parametrize("name", ["triviaqa_test_smollm2_m20", "triviaqa_dev_smollm2_m40"])

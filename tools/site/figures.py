@@ -109,7 +109,7 @@ def reliability(numbers: dict[str, Any], kind: str, ylabel: str) -> str:
 def spectra(numbers: dict[str, Any]) -> str:
     """Return the largest eigenvalues of a few questions, raw and depolarized, as bars."""
     fit = numbers["fits"]["depolarized"]
-    served = DepolarizedMap(fit["temperature"]["value"], fit["depolarization"]["value"])
+    served = DepolarizedMap(fit["temperature"], fit["depolarization"])
     description = "; ".join(
         f"{spectrum_['prompt']} {number(spectrum_['eigenvalues'][0], 2)}" for spectrum_ in numbers["spectra"]
     )

@@ -102,9 +102,8 @@ def test_every_plot_is_an_image_with_a_title_and_description(page: str) -> None:
 def test_page_shows_setup_and_data(page: str, report: dict[str, Any]) -> None:
     text, fit = words(page), report["fits"]["depolarized"]
     assert fit["depolarization"] is not None
-    for estimate in (fit["temperature"], fit["depolarization"], report["fits"]["temperature"]["temperature"]):
-        figures = [number(estimate[part]) for part in ("value", "low", "high")]
-        assert f"{figures[0]} ({figures[1]} to {figures[2]})" in text
+    for value in (fit["temperature"], fit["depolarization"], report["fits"]["temperature"]["temperature"]):
+        assert number(value) in text
     for name in ("2026-11-01 12:30 UTC", "Rows in the file 122", "720, drawn by the service", "a/model"):
         assert name in text
     assert 'sampling.stop ["\\n"]' in text
@@ -183,11 +182,9 @@ def test_report_of_an_older_version_opens(report: dict[str, Any]) -> None:
 
 def test_missing_intervals_and_bounds_are_shown(report: dict[str, Any]) -> None:
     fit = report["fits"]["depolarized"]
-    fit["temperature"] = {"value": 50.0, "low": None, "high": None}
     fit["at_bound"] = ["temperature"]
     report["decision"]["difference"] = {"value": None, "low": None, "high": None}
     text = words(render(report))
-    assert "50.000 no interval" in text
     assert "optimum on a bound: temperature" in text
     assert "risk — nats" in text
 
@@ -292,11 +289,7 @@ def test_evidence_map_is_shown_with_the_others() -> None:
     report = evidence_report()
     page, fit = render(report), report["fits"]["evidence"]
     for name, letter in (("intercept", "a"), ("slope", "b")):
-        result = fit[name]
-        assert (
-            f"{letter} = {number(result['value'])} ({number(result['low'])} to {number(result['high'])})"
-            in (words(page))
-        )
+        assert f"{letter} = {number(fit[name])}" in words(page)
     assert {f"{kind}-evidence" for kind in ("projection", "correctness")} <= svgs(page).keys()
     assert "Answers T a b 1 1.000 " in section(page, "how-many")
     report["unfitted"] = {"evidence": "80 of 80 prompts lack one."}
