@@ -20,7 +20,6 @@ from service.spectral.fit import AnyFit
 from service.spectral.reliability import auroc, resampled_aurocs
 from service.spectral.resampling import Difference, Interval, ResampleCounts, percentile_interval
 
-MIN_KEPT = 10  # answers left at the end of an accuracy-rejection curve; fewer are not informative
 MAX_USELESS = 0.05  # share of truncated or empty answers without a warning
 CONVERGED = 1e-4  # nats; a fit that has converged is within about 1e-6 (method, section 3)
 FEW_OF_A_KIND = 20  # right or wrong answers; with 20, the standard error of an AUROC is about 0.07
@@ -28,7 +27,7 @@ SHORT_REFERENCES = (
     "answers judged by their words are so much longer than their references that a right one is recognised "
     "only if it contains a reference, word for word. Look at the verdicts, or give your own (`correct`)."
 )
-RESTS = "AUROC, rejection, the correctness diagram and P(correct), if there is one, rest"
+RESTS = "AUROC, the correctness diagram and P(correct), if there is one, rest"
 
 Bools = NDArray[np.bool_]
 Part = Mapping[str, Any]  # of a report

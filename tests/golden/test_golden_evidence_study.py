@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.calibration.diagnostics import EvaluationContext
+from lab.two_files import TwoFiles
 from service.report.report import figures
 from tests.golden.test_golden_evaluation import split
 
@@ -19,15 +19,13 @@ def golden_figures(shared_data: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def bench(recorded: dict[str, Any]) -> EvaluationContext:
+def bench(recorded: dict[str, Any]) -> TwoFiles:
     """Fit on rows 0-149, test on rows 150-399, with 20 answers."""
-    return EvaluationContext(
-        split(recorded, slice(0, 150), tells=True), split(recorded, slice(150, 400), tells=True)
-    )
+    return TwoFiles(split(recorded, slice(0, 150), tells=True), split(recorded, slice(150, 400), tells=True))
 
 
 @pytest.fixture(scope="module")
-def results_(bench: EvaluationContext) -> dict[str, Any]:
+def results_(bench: TwoFiles) -> dict[str, Any]:
     return figures(bench)
 
 

@@ -35,7 +35,7 @@ def fetch(http: httpx.Client) -> dict[str, Any]:
     report = http.get(f"/calibrations/{calibration['id']}/report").raise_for_status().json()
     correctness = report["correctness"]
     at_most = correctness["by_num_samples"][-1]
-    curves = {name: report["curves"][name] for name in ("temperature", "projection", "correctness")}
+    curves = {name: report["curves"][name] for name in ("projection", "correctness")}
     rows = {row["id"]: row for row in recorded()}
     numbers = {
         "from": {name: report["calibration"]["fingerprint"][name] for name in ("model", "embedder")}
@@ -79,7 +79,6 @@ def figures(numbers: dict[str, Any]) -> dict[str, str]:
         "spectra": spectra(numbers),
         "projection": reliability(numbers, "projection", "share of the reference found"),
         "correctness": reliability(numbers, "correctness", "share of right answers"),
-        "temperature": plots.temperature(numbers["curves"]["temperature"]),
         "p-correct": plots.p_correct(correctness, numbers["method"]),
         "risk-coverage": plots.risk_coverage(correctness),
     }

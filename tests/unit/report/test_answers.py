@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from sklearn.metrics import log_loss, roc_auc_score
 
+from lab.two_files import TwoFiles
 from service.calibration import fitting
-from service.calibration.diagnostics import CrossValidated, EvaluationContext, Split
+from service.calibration.diagnostics import CrossValidated, Split
 from service.calibration.fitting import Stream, fit_all
 from service.calibration.labels import LabelledRows
 from service.report.report import figures
@@ -27,7 +28,7 @@ def answers(bench):
 
 
 def context(dev, test):
-    return EvaluationContext(dev, test, resamples=FEW)
+    return TwoFiles(dev, test, resamples=FEW)
 
 
 @pytest.fixture(scope="module")

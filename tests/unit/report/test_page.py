@@ -87,7 +87,6 @@ def test_every_plot_is_an_image_with_a_title_and_description(page: str) -> None:
     maps = ("raw", "temperature", "depolarized")
     assert set(svgs_) == {
         *(f"{kind}-{name}" for kind in ("projection", "correctness") for name in maps),
-        "rejection",
     }
     for name, svg in svgs_.items():
         assert svg.attrib["role"] == "img"
@@ -114,10 +113,6 @@ def test_best_value_of_each_row_is_marked_in_text(page: str, report: dict[str, A
     lines = {line["name"]: line["cells"] for line in compare(report["served"])}
     ece = [row["projection_ece"] for row in report["served"]]
     assert [cell["best"] for cell in lines["Projection ECE"]] == [value == min(ece) for value in ece]
-    area = [row["rejection_area"] or 0 for row in report["served"]]
-    assert [cell["best"] for cell in lines["Accuracy-rejection area"]] == [
-        number(a) == number(max(area)) for a in area
-    ]
     assert not any(cell["best"] for cell in lines["Mean λmax"])
     assert f'<span class="best">{number(min(ece))}</span> <span class="tag">best</span>' in page
 
