@@ -132,10 +132,6 @@ class Settings(BaseSettings):
     default_calibration: bool = Field(
         True, description="Use the default calibration if no other fits; false: raw values."
     )
-    ood_abstain: bool = Field(
-        True,
-        description="Abstain if the prompt, or the length of the answers, is unlike the calibration's rows.",
-    )
 
     claims_from_characters: int = Field(
         400,
@@ -150,10 +146,10 @@ class Settings(BaseSettings):
     chat_deadline_s: float = Field(
         10.0, ge=0, le=600, description="How long a complete answer of /v1 waits for its score, in seconds."
     )
-    chat_effort: Literal["", "none", "low", "medium", "high", "auto"] = Field(
+    chat_num_samples: Annotated[int, Field(ge=0, le=256)] | Literal["auto"] = Field(
         "auto",
-        description="[Effort](#sampling) of a score of /v1: `auto` draws the number that the calibration's "
-        "report recommends, else 3. Empty: `EIGENCAL_NUM_SAMPLES`.",
+        description="Answers drawn to score an answer of /v1: `auto` draws the number that the calibration's "
+        "report recommends, else 3; 0 draws none.",
     )
     abstain: bool = Field(
         False,
@@ -187,12 +183,12 @@ class Settings(BaseSettings):
     kernel: Literal["facts", "paper"] = Field(
         "facts",
         description="How answers are compared: `facts`, by the words beyond the question, numbers, names, "
-        "roles and negation; `paper`, by the cosine of their embeddings.",
+        "and negation; `paper`, by the cosine of their embeddings.",
     )
     compare: Literal["embeddings", "llm"] = Field(
         "embeddings",
-        description="`llm`: the LLM also [compares](calibrating.md#which-compare) distinct answers, and the "
-        "claims of long ones; `EIGENCAL_KERNEL` is ignored. `compare` of a request takes precedence.",
+        description="`llm`: the LLM also [compares](calibrating.md#which-compare) distinct answers; "
+        "`EIGENCAL_KERNEL` is ignored. `compare` of a request takes precedence.",
     )
     embedder_url: str = Field(
         "",

@@ -41,7 +41,8 @@ class RequestModel(BaseModel):
             kinds = [kind for kind in field.pop("anyOf", ()) if kind != {"type": "null"}]
             if field.get("default", "") is None:
                 del field["default"]
-            schema["properties"][name] = {**field, **(kinds[0] if kinds else {})}
+            more = {"anyOf": kinds} if len(kinds) > 1 else next(iter(kinds), {})
+            schema["properties"][name] = {**field, **more}
         schema["additionalProperties"] = False
         return schema
 

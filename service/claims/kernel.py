@@ -1,12 +1,11 @@
 """The kernel that compares answers to one question (**ours**, method, section 1).
 
 The cosine of whole sentences compares wording: "The capital of Italy is Milan." is nearer to "The capital
-of Italy is Rome." than "It is Rome." is. The kernel of two answers is a product of five:
+of Italy is Rome." than "It is Rome." is. The kernel of two answers is a product of four:
 
 - the cosine of the embeddings of the words that the question lacks;
 - the cosine of their numbers, with units ("30 days" is neither 90 days nor 30 months);
 - the cosine of their names;
-- the cosine of their roles ("A beat B" and "B beat A");
 - `NEGATION` if exactly one of them is negated.
 
 Each factor is a kernel with K(a, a) = 1, so their product is a kernel too (Schur, 1911), and the theory of
@@ -31,15 +30,14 @@ from service.claims.facts import (
     read_words,
     words_of_question,
 )
-from service.claims.roles import Role, roles_of
 from service.embedding.port import PAPER, Kernel
 from service.spectral.spectrum import RANK_TOLERANCE, unit_rows
 
 Floats = NDArray[np.float64]
 COMMON = 0.3  # a coordinate that all texts share
 # With these weights texts with different numbers have a cosine of .07, with different units .30, with
-# different names .23. Texts with exchanged roles have .30.
-NAME, ROLES = 1.0, 3.0
+# different names .23.
+NAME = 1.0
 NUMBER, UNIT = 1.0, 3.0  # of a number, and of a number together with its unit
 NEGATION = 0.3
 LLM_WEIGHT = 0.8  # of P(same) in the kernel; the facts have the rest. See `comparison.PROMPT_VERSION`
@@ -62,24 +60,22 @@ def compared_texts(texts: Sequence[str], question: str, kernel: Kernel) -> list[
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A number in a text: its canonical form, its canonical unit ("" for none), and its spelling."""
+    """A number in a text and its unit, both in canonical form; "" for no unit."""
 
     number: str
     unit: str
-    written: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reading:
     """The facts of n texts.
 
-    quantities: the numbers of each text. names: its names, with their spelling. roles: the order of its
-    parts. negated: whether the text contains a negation; False for all texts if the question contains one.
+    quantities: the numbers of each text. names: its names. negated: whether the text contains a negation;
+    False for all texts if the question contains one.
     """
 
     quantities: Sequence[Sequence[Quantity]]
-    names: Sequence[Mapping[str, str]]
-    roles: Sequence[Role]
+    names: Sequence[frozenset[str]]
     negated: Sequence[bool]
 
     def __len__(self) -> int:
@@ -92,7 +88,7 @@ def read_texts(
     """Return the facts of n texts that answer a question.
 
     compared: the `compared_texts`. num_drawn: the number of first texts, by which words are recognised as
-    names, and exchanged roles as such (None: all). The facts of these do not depend on the rest.
+    names (None: all). The facts of these do not depend on the rest.
     """
     read = [read_words(text) for text in texts]
     part = asked_part(question)
@@ -100,8 +96,7 @@ def read_texts(
     pairs = list(zip(read, texts, strict=True))
     return Reading(
         [list(quantities_of(*pair)) for pair in pairs],
-        _names(read, texts, compared, words_of_question(question), num_drawn),
-        roles_of(read, texts, len(texts) if num_drawn is None else num_drawn),
+        _names(read, compared, words_of_question(question), num_drawn),
         [not is_negation and is_negated(*pair) for pair in pairs],
     )
 
@@ -111,10 +106,8 @@ def kernel_matrix(reading: Reading, embeddings: ArrayLike) -> Floats:
     rows = unit_rows(embeddings)
     numbers = [dict(_weighted(of_text)) for of_text in reading.quantities]
     names = [dict.fromkeys(of_text, NAME) for of_text in reading.names]
-    # Only the exchanged orders hold a fact, so the first order stays near to the same in other words.
-    roles = [{f"{role.place} {role.words}": ROLES} if role.place else {} for role in reading.roles]
     kernel = rows @ rows.T
-    for facts in (numbers, names, roles):
+    for facts in (numbers, names):
         if any(facts):
             kernel *= _fact_cosines(facts)
     return kernel * np.where(np.equal.outer(reading.negated, reading.negated), 1.0, NEGATION)
@@ -194,27 +187,19 @@ def quantities_of(words: Sequence[Word], text: str) -> Iterator[Quantity]:
         following = next(iter(words[i + 1 + skips : i + 2 + skips]), None)
         # A space may stand between number and sign.
         after, before = text[word.end : word.end + 2], text[max(word.start - 2, 0) : word.start]
-        begin, end = word.start, word.end
-        if unit := _SIGNS.get(after.lstrip()[:1], ""):
-            end += after.index(after.lstrip()[0]) + 1
-        elif unit := _SIGNS.get(before.rstrip()[-1:], ""):
-            begin -= len(before) - len(before.rstrip()) + 1
-        elif following is not None and (unit := _UNITS.get(following.plain, "")):
-            end = following.end
-        elif skips:
-            end = words[i + 1].end
-        written = text[begin:end]
-        yield Quantity(number, unit, written)
+        unit = _SIGNS.get(after.lstrip()[:1], "") or _SIGNS.get(before.rstrip()[-1:], "")
+        if not unit and following is not None:
+            unit = _UNITS.get(following.plain, "")
+        yield Quantity(number, unit)
 
 
 def _names(
     read: Sequence[Sequence[Word]],
-    texts: Sequence[str],
     left: Sequence[str],
     question_words: frozenset[str],
     num_drawn: int | None,
-) -> list[dict[str, str]]:
-    """Return the names of each text, as they are written. left: what the texts say beyond the question.
+) -> list[frozenset[str]]:
+    """Return the names of each text. left: the texts without the words of the question.
 
     A name is a word with a capital that the question lacks. The first word of a sentence always has a
     capital: it is a name if the text is brief, or if a drawn answer has it with a capital inside a sentence.
@@ -233,10 +218,10 @@ def _names(
     common = {word.plain for words in drawn for word in words if not word.has_capital} | question_words
     drawn_names = {name for names in own[:num_drawn] for name in names} - common
     return [
-        {
-            word.plain: text[word.start : word.end]
+        frozenset(
+            word.plain
             for word in words
             if word.plain in drawn_names or (word.plain in names and word.plain not in common)
-        }
-        for names, words, text in zip(own, read, texts, strict=True)
+        )
+        for names, words in zip(own, read, strict=True)
     ]

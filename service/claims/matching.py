@@ -14,7 +14,6 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from service.claims.comparison import Group
 from service.claims.facts import asked_part, beyond, possible_questions, read_words
 from service.claims.kernel import (
     Quantity,
@@ -22,8 +21,6 @@ from service.claims.kernel import (
     quantities_of,
     read_texts,
     realize,
-    realize_first,
-    with_comparison,
 )
 from service.spectral.spectrum import unit_rows
 
@@ -99,41 +96,15 @@ class Matcher:
         part = asked_part(question)
         self._question_numbers = {quantity.number for quantity in quantities_of(read_words(part), part)}
         self._questions = possible_questions(self._texts, question)
-        self._nears = dict[int, _Near]()
 
-    @property
-    def texts(self) -> Sequence[str]:
-        """Return the n texts that an LLM may compare: sentences of the answers, claims and references."""
-        return self._texts
+    def matches(self) -> Iterator[MatchedClaim]:
+        """Yield each claim compared with the answers."""
+        return map(self._match, self._claims)
 
-    def groups(self) -> list[Group]:
-        """Return one group for each claim: positions in `texts` that an LLM compares.
-
-        The claim is first. The sentences that speak of it follow, the more frequent first. Its reference, if
-        any, is compared in any case. If no answer speaks of a claim, nothing is compared.
-        """
-        groups = list[Group]()
-        for row in self._claims:
-            near = self._near(row)
-            spoken = sorted(near.spoken, key=lambda i: -near.nearest.count(i))
-            references = near.chosen[len(near.spoken) + 1 :]
-            order, further = ([row, *spoken], references) if spoken else ((), ())
-            groups.append(Group(near.chosen, order, further))
-        return groups
-
-    def matches(self, same: Sequence[Floats] = ()) -> Iterator[MatchedClaim]:
-        """Yield each claim compared with the answers. same: P(same) of its group, if an LLM compared them."""
-        for i, row in enumerate(self._claims):
-            yield self._match(row, same[i] if same else None)
-
-    def _match(self, row: int, same: Floats | None) -> MatchedClaim:
+    def _match(self, row: int) -> MatchedClaim:
         near = self._near(row)
         spoken, cosines = near.spoken, near.cosines
-        kernel = self._kernel[np.ix_(near.chosen, near.chosen)]
-        if same is not None and spoken:
-            vectors = realize_first(with_comparison(kernel, same), len(spoken))
-        else:
-            vectors = realize(kernel)
+        vectors = realize(self._kernel[np.ix_(near.chosen, near.chosen)])
         outcomes, index, others = _space(vectors, spoken, near.nearest)
         differing = {i for i in spoken if not self._agrees(row, i, cosines[i])}
         differ = sum(i in differing for i in near.nearest)
@@ -149,11 +120,6 @@ class Matcher:
         )
 
     def _near(self, row: int) -> "_Near":
-        if row not in self._nears:
-            self._nears[row] = self._find_near(row)
-        return self._nears[row]
-
-    def _find_near(self, row: int) -> "_Near":
         cosines = self._whole @ self._whole[row]
         is_own = [not self._questions[row].isdisjoint(of_text) for of_text in self._questions]
         preferred = np.array(is_own) & (cosines >= SPEAKS)
@@ -166,20 +132,18 @@ class Matcher:
     def _agrees(self, claim: int, sentence: int, cosine: float) -> bool:
         """Return True if a sentence agrees with a claim, by their facts.
 
-        It disagrees if only one of the two is negated, if their roles are exchanged, if each has a number
-        that the other lacks, or if it has none of the claim's numbers that the question lacks. If both have
-        names, at least half of the names in the text with fewer names must be in the other. A sentence
-        without names agrees by its numbers.
+        It disagrees if only one of the two is negated, if each has a number that the other lacks, or if it
+        has none of the claim's numbers that the question lacks. If both have names, at least half of the
+        names in the text with fewer names must be in the other. A sentence without names agrees by its
+        numbers.
         """
         reading, question_numbers = self._reading, self._question_numbers
         numbers, others = reading.quantities[claim], reading.quantities[sentence]
         missing, further = _less(numbers, others), _less(others, numbers)
-        roles, other_roles = reading.roles[claim], reading.roles[sentence]
-        is_exchanged = roles.words == other_roles.words and roles.place != other_roles.place
         is_negation = reading.negated[claim] != reading.negated[sentence]
-        if is_negation or is_exchanged or (missing and further):
+        if is_negation or (missing and further):
             return False
-        names, other_names = reading.names[claim].keys(), reading.names[sentence].keys()
+        names, other_names = reading.names[claim], reading.names[sentence]
         own = [quantity for quantity in numbers if quantity.number not in question_numbers]
         if not own and not names:
             is_known = all(quantity.number in question_numbers for quantity in further)

@@ -22,7 +22,7 @@ from service.spectral.evidence import checked_log_probabilities
 EmptyAnswers = Literal["failed", "outcome", "embedded"]
 FAILED: EmptyAnswers = "failed"
 EMBEDDED: EmptyAnswers = "embedded"
-# How answers are compared: by the words beyond the question, numbers, names, roles and negation ("facts",
+# How answers are compared: by the words beyond the question, numbers, names and negation ("facts",
 # `service.claims.kernel`), by these and an LLM's comparison of each pair ("llm",
 # `service.claims.comparison`), or by the cosine of their embeddings ("paper").
 Kernel = Literal["facts", "llm", "paper"]

@@ -48,8 +48,7 @@ class Verified(BaseModel):
         "an answer that no drawn answer supports."
     )
     should_escalate: bool = Field(
-        description="True if the confidence is below the threshold, if most drawn answers are refusals, or "
-        "if the question is out of distribution (unless `EIGENCAL_OOD_ABSTAIN` is off)."
+        description="True if the confidence is below the threshold, or if most drawn answers are refusals."
     )
     verified_count: int = Field(
         description="Number of drawn answers on the mode of the judged answer: they are closest to the same "
@@ -109,7 +108,7 @@ async def post_verify(
         return Response(status_code=CLIENT_CLOSED_REQUEST)
     content = Verified(
         confidence=confidence,
-        should_escalate=confidence < body.threshold or score.out_of_distribution or score.is_refused,
+        should_escalate=confidence < body.threshold or score.is_refused,
         verified_count=score.num_agreeing,
         total_samples=score.num_samples,
         samples=score.samples or [],

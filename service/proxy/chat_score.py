@@ -19,14 +19,13 @@ from service.llm.port import (
     GenerationRequest,
     Priority,
     PromptShape,
-    Sampling,
     WirePrompt,
     is_blank,
 )
 from service.llm.wire import FAILED as GIVEN_UP
 from service.llm.wire import NONSENSE, Choice, whole_choice
 from service.scoring.score import Score, ScoreCommand, ScoreWarning, Serving, mark, warning
-from service.scoring.scorer import MIN_SAMPLES, Samples, Scorer
+from service.scoring.scorer import Samples, Scorer
 
 T = TypeVar("T")
 Status = Literal["scored", "pending", "not_scored", "failed"]
@@ -40,11 +39,11 @@ STOPPED = Unscorable("overloaded", "The service was stopped before the score was
 # Arguments of exceptions, not exceptions: an exception that is raised repeatedly keeps every traceback.
 NO_LOGPROB = (
     "no_log_probability",
-    "The LLM server returned no log-probability of the whole answer, which `effort` none needs.",
+    "The LLM server returned no log-probability of the whole answer, which a score without samples needs.",
 )
 OTHER_TEXT = (
     "logprobs_of_other_text",
-    "The log-probabilities from the LLM server belong to another text, and `effort` none needs them.",
+    "The log-probabilities from the LLM server belong to another text. A score without samples needs them.",
 )
 CUT = ("cut", "The answer was cut by its token limit, so its log-probability is that of a part.")
 NO_TEXT = ("no_text", "The answer has no text, or only reasoning: there is nothing to judge.")
@@ -101,41 +100,26 @@ class Uncertainty:
 class Plan:
     """The samples to draw for the score of an answer.
 
-    `counts_caller_answer`: the caller's answer is sampled like the others and counts as one of them, so one
-    sample fewer is drawn. `limit`: the settings' token limit of an answer. `needs_logprobs`: the score needs
+    `limit`: the settings' token limit of an answer. `needs_logprobs`: the score needs
     the log-probabilities of the caller's answer, and the call does not ask for them. `marks`: whether to mark
     the answer's claims. `fallback`: the plan that replaces one without samples if `auto` chose it and the
     answer has no usable log-probability.
     """
 
     command: ScoreCommand
-    counts_caller_answer: bool
     limit: int
     needs_logprobs: bool = False
     marks: bool = False
     fallback: "Plan | None" = None
 
     def with_caller_answer(self, drawn: Samples, answer: Draw, model: str) -> Samples:
-        """Return the samples that the score is based on, with the caller's answer first if it counts.
+        """Return the samples that the score is based on.
 
         Without samples, the caller's answer is judged by its own log-probability. Raises Unscorable if it has
         none, or was cut.
         """
-        if self.command.draws_none:
-            return self._without_samples(drawn, answer, model)
-        drawn = self._as_limited(drawn)
-        others = drawn.generation
-        same_model = model == others.model and not others.omitted
-        # One answer without a log-probability would make those of the other samples useless.
-        alike = answer.total_logprob is not None or any(draw.total_logprob is None for draw in others.draws)
-        if not (self.counts_caller_answer and same_model and alike):
-            logprob = answer.total_logprob if same_model and not answer.truncated else None
-            return replace(drawn, command=replace(drawn.command, candidate_logprob=logprob))
-        generation = replace(others, draws=(answer, *others.draws), requested=others.requested + 1)
-        command = replace(drawn.command, candidate_is_drawn=True)
-        return replace(drawn, generation=generation, command=command)
-
-    def _without_samples(self, drawn: Samples, answer: Draw, model: str) -> Samples:
+        if not self.command.draws_none:
+            return self._as_limited(drawn)
         if answer.total_logprob is None:
             raise Unscorable(*(OTHER_TEXT if answer.logprobs_of_other_text else NO_LOGPROB))
         if answer.truncated:
@@ -206,35 +190,39 @@ def plan_for(
     unasked = body.get("logprobs") is None or body["logprobs"] is False
 
     def drawing(number: int) -> Plan:
-        # At least two are drawn: they suffice for a score if another model wrote the caller's answer.
-        counts_caller_answer = number > MIN_SAMPLES and drawn_alike(body, sampling)
-        drawn = replace(request, num_samples=number - counts_caller_answer, sampling=limited)
-        needs_logprobs = unasked and (counts_caller_answer or number == 0)
+        drawn = replace(request, num_samples=number, sampling=limited)
         of_request = replace(command, generation=drawn)
-        return Plan(of_request, counts_caller_answer, sampling.max_tokens, needs_logprobs, marks)
+        return Plan(of_request, sampling.max_tokens, unasked and number == 0, marks)
 
     if number == 0:
         return replace(drawing(0), fallback=drawing(num_samples))
     return drawing(num_samples if number is None else number)
 
 
-# The prompt of the samples, and whether the caller's answer is sampled like them.
+# The prompt of the samples.
 
-# Sampling parameters with the values at which they have no effect. Samples use the calibrated sampling.
-NEUTRAL: dict[str, Any] = {
-    "n": 1,
-    "best_of": 1,
-    "seed": None,
-    "min_p": 0,
-    "frequency_penalty": 0,
-    "presence_penalty": 0,
-    "repetition_penalty": 1,
-    "logit_bias": {},
-    "use_beam_search": False,
-    "min_tokens": 0,
-    "ignore_eos": False,
-}
-SAMPLED = frozenset({"temperature", "top_p", "top_k", "max_tokens", "max_completion_tokens", "stop"})
+# Sampling parameters of the call. Samples use the calibrated sampling.
+SAMPLED = frozenset(
+    {
+        "temperature",
+        "top_p",
+        "top_k",
+        "max_tokens",
+        "max_completion_tokens",
+        "stop",
+        "n",
+        "best_of",
+        "seed",
+        "min_p",
+        "frequency_penalty",
+        "presence_penalty",
+        "repetition_penalty",
+        "logit_bias",
+        "use_beam_search",
+        "min_tokens",
+        "ignore_eos",
+    }
+)
 # Parameters that do not change the answer, only its format or accounting.
 ASIDE = frozenset(
     {
@@ -284,7 +272,7 @@ def wire_prompt(body: Mapping[str, Any], api: Api) -> WirePrompt:
     """
     prompt_field = "messages" if api == "chat" else "prompt"
     fields = {name: value for name, value in body.items() if name == prompt_field or not _is_empty(value)}
-    aside = {prompt_field} | ASIDE | SAMPLED | NEUTRAL.keys()
+    aside = {prompt_field} | ASIDE | SAMPLED
     if not {"tools", "functions"} & fields.keys():
         aside |= ABOUT_TOOLS
     marks = {name: value for name, value in fields.items() if name not in aside and SILENT.get(name) != value}
@@ -306,29 +294,8 @@ def _is_empty(value: object) -> bool:
     return value in (None, "", [])
 
 
-def drawn_alike(body: Mapping[str, Any], sampling: Sampling) -> bool:
-    """Return True if the call sets every sampling parameter to the value that the samples are drawn with."""
-    limit = _call_limit(body)
-    asked = (body.get("temperature"), body.get("top_p"), body.get("top_k"), limit, _stops(body.get("stop")))
-    wanted = (
-        sampling.temperature,
-        sampling.top_p,
-        sampling.top_k,
-        sampling.max_tokens,
-        sorted(sampling.stop),
-    )
-    neutral = all(body.get(name) in (None, value) for name, value in NEUTRAL.items())
-    return asked == wanted and neutral and sampling.seed is None
-
-
 def _call_limit(body: Mapping[str, Any]) -> Any:
     return body.get("max_completion_tokens") or body.get("max_tokens")
-
-
-def _stops(stop: object) -> object:
-    if isinstance(stop, list) and all(isinstance(text, str) for text in stop):
-        return sorted(stop)
-    return [] if stop is None else [stop]
 
 
 def _marks_of_turns(turns: object) -> dict[str, Any]:

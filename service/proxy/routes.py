@@ -9,7 +9,7 @@ from functools import partial
 from typing import Annotated, Any, Literal, cast, get_args
 
 from fastapi import APIRouter, Depends, Path, Request
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError
 from starlette.responses import Response
 
 from service.api.auth import BEARER, owner_of, score_scope
@@ -46,7 +46,7 @@ from service.proxy.formats import Format
 from service.proxy.responses import Responses
 from service.proxy.stream import TOO_LONG, as_it_is, beating, broken_off, encoded, scored_stream
 from service.proxy.upstream import Call, Reply, Upstream, read_ahead
-from service.scoring.score import EFFORTS, Effort, ScoreCommand, Target
+from service.scoring.score import AUTO, NumSamples, ScoreCommand, Target
 from service.scoring.service import ScoringService
 from service.tracing import NO_SPANS, Spans
 
@@ -71,21 +71,13 @@ REFUSING = frozenset({400, 403, 422, 500, 501})
 class ScoreOptions(RequestModel):
     """Options for the score of the answer: the field `eigencal` of a call. See docs/drop-in.md."""
 
-    effort: Effort | None = None
-    num_samples: int | None = Field(None, ge=2, le=256)
+    num_samples: NumSamples | None = None
     target_error: float | None = Field(None, gt=0, lt=1)
     confidence: float | None = Field(None, gt=0, lt=1)
     calibration: str = Field("active", pattern=r"^(active|none|cal_[0-9A-Z]{26})$")
     claims: bool | None = None
     mark: bool = False
     abstain: bool | None = None
-
-    @model_validator(mode="after")
-    def one_number(self) -> "ScoreOptions":
-        """Refuse `num_samples` together with `effort`."""
-        if self.effort is not None and self.num_samples is not None:
-            raise ValueError("send `num_samples` or `effort`, not both")
-        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +160,7 @@ class Chat:
 
     `service`: admits calls, counts scores and stores them, as for the other routes. `one_call`: context
     manager that waits for the permit of one LLM call and releases it. Raises Overloaded. `deadline_s`: how
-    long an answer waits for its score, in seconds. `effort`: None for the default number of samples.
+    long an answer waits for its score, in seconds. `num_samples`: samples drawn for a score by default.
     `abstain`: withhold every answer whose decision is to abstain, regardless of the caller's options, and
     send `abstain_text` instead; streams are held until then. `abstain_fail_open`: send answers that cannot be
     judged.
@@ -181,7 +173,7 @@ class Chat:
     spans: Spans = NO_SPANS
     mode: Mode = "on"
     deadline_s: float = 10.0
-    effort: Effort | None = None
+    num_samples: NumSamples = AUTO
     abstain: bool = False
     abstain_text: str = ""
     abstain_fail_open: bool = False
@@ -227,14 +219,12 @@ class Chat:
         if self.passes_only_judged and call.payload.get("n") not in (None, 1):
             return MANY_CHOICES
         options, target = self._allowed(call.options)
-        number, effort = options.num_samples, options.effort or self.effort
-        as_recommended = number is None and effort == "auto"
+        number = self.num_samples if options.num_samples is None else options.num_samples
+        as_recommended = number == AUTO
         chosen = None
         if as_recommended:
             with suppress(EigencalError):  # the score will report it
                 chosen = await self.service.scorer.choice.named(options.calibration)
-        if number is None:
-            number = self.service.serving.num_samples if effort is None else EFFORTS[effort]
         try:
             return plan_for(
                 api.call(call.payload),
@@ -245,9 +235,8 @@ class Chat:
                     as_recommended=as_recommended,
                     target=target,
                     claims=options.mark or options.claims,
-                    quotes=not self.abstain,
                 ),
-                number,
+                self.service.serving.number_of(number),
                 partial(self.service.scorer.choice.recommended, chosen=chosen),
                 # If no answer is sent without its score, both are equally urgent.
                 Priority.LIVE if self.passes_only_judged else Priority.BESIDE,
@@ -315,7 +304,7 @@ ANSWER = (
     "score's id for GET /scores/{id}."
 )
 ASKED = (
-    "The LLM server's request, with the optional field `eigencal`: {effort | num_samples, target_error, "
+    "The LLM server's request, with the optional field `eigencal`: {num_samples, target_error, "
     "confidence, calibration, claims, mark, abstain}. Header `X-Eigencal`: `off`, `async` or `on`."
 )
 BODY = {

@@ -49,7 +49,6 @@ RANKED_BY_DEFAULT = warning(
 )
 # Below this p-value a prompt counts as unlike the rows; so does at most this share of prompts like the rows.
 MAX_OOD_P_VALUE = 0.02
-DISTANCE_CODES = frozenset({"out_of_distribution", "length_out_of_range"})  # warnings of `ood_p_value`
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,16 +335,15 @@ def ood_p_value(
     num_words = np.array([len(words(draw.text)) for draw in draws], dtype=np.int_)
     p_value = reference.p_value(None if question is None else vectors[question], num_words)
     length = num_words.mean() if draws else None if candidate is None else len(words(candidate))
-    warnings = _out_of_range(
-        length, reference, "The drawn answers have on average" if draws else "The text has"
-    )
     if p_value is not None and p_value < MAX_OOD_P_VALUE:
         message = (
             "The question or the length of its answers is unlike the calibration's rows "
             f"(p = {p_value:.2g}). The calibration is valid only for questions like its rows."
         )
-        warnings.insert(0, warning("out_of_distribution", message))
-    return p_value, warnings
+        return p_value, [warning("out_of_distribution", message)]
+    return p_value, _out_of_range(
+        length, reference, "The drawn answers have on average" if draws else "The text has"
+    )
 
 
 def _out_of_range(length: float | None, reference: ConformalReference, has: str) -> list[ScoreWarning]:
@@ -360,4 +358,4 @@ def _out_of_range(length: float | None, reference: ConformalReference, has: str)
         f"{has} {length:.3g} words. The calibration's rows have answers of {least} to {most} words, "
         "and the calibration is valid only for similar answers."
     )
-    return [warning("length_out_of_range", message)]
+    return [warning("out_of_distribution", message)]

@@ -4,7 +4,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from itertools import chain
 from typing import Literal
 
@@ -13,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from service.calibration.calibration import (
     Selector,
-    answer_columns,
     claim_features,
     token_features,
 )
@@ -163,16 +161,10 @@ class ClaimLogprobs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimScores:
-    """The scored claims of a text.
-
-    share: their share of the text, 0..1. calibration: the calibration used. all_correct: P(all claims are
-    right), or None if unknown.
-    """
+    """The scored claims of a text, and the calibration used."""
 
     claims: list[Claim]
-    share: float
     calibration: CalibrationUsed | None
-    all_correct: float | None
     warnings: list[ScoreWarning]
 
 
@@ -230,28 +222,22 @@ class ClaimScorer:
         judged: str,
         drawn: Sequence[str],
         matcher: Matcher | None,
-        same: Sequence[NDArray[np.float64]],
         dimension: int,
         applied: ServedCalibration | None,
-        *,
-        out_of_distribution: bool,
     ) -> ClaimScores:
         """Return the claims of the judged text, scored by the m samples, or without any by log-probabilities.
 
-        judged: the candidate or a sample. same: P(same) by claim, if an LLM compared the texts.
-        out_of_distribution: let no claim through, because the question is too unlike those of the
-        calibration.
+        judged: the candidate or a sample.
         """
         kept, answers = _kept(answer_claims, judged, drawn)
         computed: Sequence[Outcomes | None] = [None] * len(kept)
         if matcher is not None:
-            computed = await self._threads.collect(outcomes_of(matcher.matches(same), dimension))
+            computed = await self._threads.collect(outcomes_of(matcher.matches(), dimension))
         elif drawn:
             computed = await self._threads.collect(outcomes_of_fields(kept, answers, dimension))
-        work = partial(
+        return await self._threads.run(
             _scores_of_outcomes, command, answer_claims, judged, kept, computed, len(drawn), applied
         )
-        return await self._threads.run(work, out_of_distribution=out_of_distribution)
 
     def _is_long(self, texts: Sequence[str]) -> bool:
         """Return True if at least half of the texts are long."""
@@ -272,8 +258,6 @@ def _scores_of_outcomes(
     outcomes: Sequence[Outcomes | None],
     num_drawn: int,
     applied: ServedCalibration | None,
-    *,
-    out_of_distribution: bool,
 ) -> ClaimScores:
     """Return the scores of the kept claims, the first of the judged text.
 
@@ -283,8 +267,6 @@ def _scores_of_outcomes(
     all_claims = answer_claims.by_text[judged]
     logprobs = claim_logprobs(judged, kept, command.candidate_tokens, answer_claims.question)
     selector = None if applied is None else applied.calibration.selectors.get(num_drawn)
-    if selector is not None and selector.with_logprobs is not None and None not in logprobs:
-        selector = selector.with_logprobs
     judgeable = [i for i, values in enumerate(logprobs) if num_drawn or values is not None]
     verdicts = _Verdicts([None] * len(judgeable))
     if selector is not None and judgeable:
@@ -306,7 +288,6 @@ def _scores_of_outcomes(
             spoken_of,
             command.target,
             num_drawn,
-            out_of_distribution=out_of_distribution,
         )
     verdict_of = dict(zip(judgeable, verdicts.claims, strict=True))
     scored = [
@@ -314,8 +295,7 @@ def _scores_of_outcomes(
     ]
     about = [*claims_left_out(answer_claims, len(all_claims), len(kept)), *verdicts.warnings]
     used = None if applied is None or (selector is None and not num_drawn) else applied.used
-    all_correct = verdicts.all_correct if len(judgeable) == len(all_claims) else None
-    return ClaimScores(scored, share(judged, all_claims), used, all_correct, about)
+    return ClaimScores(scored, used, about)
 
 
 def token_columns(logprobs: Sequence[ClaimLogprobs | None]) -> dict[str, NDArray[np.float64]]:
@@ -335,10 +315,9 @@ Verdict = tuple[float | None, Literal["answer", "abstain"] | None]  # P(correct)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Verdicts:
-    """The verdict on each claim, and P(all claims are right)."""
+    """The verdict on each claim."""
 
     claims: Sequence[Verdict | None]
-    all_correct: float | None = None
     warnings: Sequence[ScoreWarning] = ()
 
 
@@ -348,8 +327,6 @@ def _verdicts(
     spoken_of: Sequence[bool],
     target: Target | None,
     num_samples: int,
-    *,
-    out_of_distribution: bool,
 ) -> _Verdicts:
     """Return P(correct) and the decision of each claim.
 
@@ -365,13 +342,8 @@ def _verdicts(
     verdicts = list[Verdict]()
     for p, is_spoken_of in zip(correct.tolist(), spoken_of, strict=True):
         passes = threshold is not None and rounded_ties(p) >= rounded_ties(threshold)
-        let_through = is_spoken_of and passes and not out_of_distribution
-        verdicts.append((p if is_spoken_of else None, "answer" if let_through else action))
-    all_correct = None
-    if selector.all_correct is not None:
-        of_answer = answer_columns(correct, np.zeros(correct.size, dtype=np.intp))
-        all_correct = float(selector.all_correct.predict(of_answer).item())
-    return _Verdicts(verdicts, all_correct, about)
+        verdicts.append((p if is_spoken_of else None, "answer" if is_spoken_of and passes else action))
+    return _Verdicts(verdicts, about)
 
 
 def _scored(
@@ -481,10 +453,3 @@ def claims_left_out(answer_claims: AnswerClaims, num_claims: int, num_scored: in
     if num_scored < MAX_CLAIMS:
         message += " With fewer answers, more claims are scored."
     return [warning("claims_left_out", message)]
-
-
-def share(judged: str, claims_: Claims) -> float:
-    """Return the share of a text's characters, white space excluded, that belong to claims, 0..1."""
-    whole = len("".join(judged.split()))
-    in_claims = sum(len("".join(judged[claim.start : claim.end].split())) for claim in claims_)
-    return in_claims / whole if whole else 0.0

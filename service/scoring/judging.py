@@ -10,16 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.calibration.calibration import PROMISE_MEANING, Selector, answer_features
-from service.claims.kernel import Reading
 from service.claims.refusals import essence, is_refusal, is_unanswered
-from service.embedding.port import FACTS, Kernel, distinct, log_probabilities, with_candidate
+from service.embedding.port import log_probabilities, with_candidate
 from service.llm.port import Draw, Generation
 from service.scoring.choice import ServedCalibration
 from service.scoring.score import (
     Candidate,
     Decision,
     Evidence,
-    Group,
     Judgement,
     Mode,
     ScoreCommand,
@@ -43,8 +41,6 @@ from service.spectral.spectrum import (
 )
 
 MAX_MODES = 5
-# Least similarity of two answers in a group. It is higher for `paper`: cosines of whole texts are high.
-SAME: dict[Kernel, float] = {"facts": 0.5, "llm": 0.5, "paper": 0.9}
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +51,7 @@ class Observation:
     candidate takes the place of the only answer, with its own log-probability. `evidence`: of the answers,
     None if one has no log-probability. `compared`: the text embedded for each and, last, for a candidate that
     is not among them. `space`: their vectors, (n, d); inner products give the kernel. `spectrum`: of the
-    answers only. `reading`: the facts of the answers; None without samples. `candidate_logprob`: in nats;
-    None if unknown, or if the candidate counts as an answer.
+    answers only.
     """
 
     generation: Generation
@@ -68,8 +63,6 @@ class Observation:
     spectrum: Spectrum
     applied: ServedCalibration | None
     evidence: Evidence | None
-    reading: Reading | None = None
-    candidate_logprob: float | None = None
 
     @property
     def num_samples(self) -> int:
@@ -93,38 +86,10 @@ class Observation:
         """The leading modes; see `find_modes`."""
         return find_modes(self.spectrum, self.served, self.texts, self.index)
 
-    def groups(self, kernel: Kernel) -> list[Group]:
-        """Return the samples grouped by meaning; see `find_groups`. kernel: the kernel of `space`."""
-        if not self.num_samples:
-            return []
-        return find_groups(self.space[: len(self.texts)], self.texts, self.index, SAME[kernel])
-
     @property
     def answer(self) -> str:
         """Return the answer most aligned with the dominant eigenvector."""
         return self.modes[0].answer
-
-    def counting_candidate(self) -> "Observation | None":
-        """Return the observation with the candidate as one more answer.
-
-        None unless the candidate and every answer have a log-probability.
-        """
-        if self.candidate is None or self.candidate_logprob is None or self.evidence is None:
-            return None
-        draws = [*self.generation.draws, Draw(self.candidate, total_logprob=self.candidate_logprob)]
-        texts, index = distinct([draw.text for draw in draws])
-        evidence = evidence_of(draws, index)
-        if evidence is None:
-            return None
-        counts, vectors = np.bincount(index), self.space[: len(texts)]
-        return replace(
-            self,
-            texts=texts,
-            index=index,
-            spectrum=spectrum(vectors, counts, dimension=self.spectrum.dimension),
-            evidence=evidence,
-            candidate_logprob=None,
-        )
 
     def vector(self, text: str) -> NDArray[np.floating]:
         """Return the vector of an answer, or of the candidate (d,)."""
@@ -180,28 +145,10 @@ def find_modes(
                 probability=float(served.eigenvalues[i]),
                 share=float(np.mean(nearest == i)),
                 answer=texts[best],
+                samples=np.flatnonzero(nearest == i).tolist(),
             )
         )
     return tuple(modes)
-
-
-def find_groups(
-    space: NDArray[np.floating], texts: Sequence[str], index: NDArray[np.int_], same: float
-) -> list[Group]:
-    """Return the samples in groups that say the same, largest group first.
-
-    Each distinct answer, from the most frequent on, joins the first group to whose leading answer its
-    similarity is at least `same`; otherwise it leads a new group. space: (k, d) vectors of `texts`.
-    """
-    similar = (space @ space.T >= same).tolist()
-    leader_of, members = dict[int, int](), dict[int, list[int]]()
-    for text in np.argsort(-np.bincount(index), kind="stable").tolist():
-        leader = leader_of[text] = next((leader for leader in members if similar[leader][text]), text)
-        members.setdefault(leader, [])
-    for position, text in enumerate(index.tolist()):
-        members[leader_of[text]].append(position)
-    groups = [Group.model_construct(answer=texts[leader], samples=own) for leader, own in members.items()]
-    return sorted(groups, key=lambda group: -len(group.samples))
 
 
 def nearest_modes(spectrum: Spectrum, index: NDArray[np.int_]) -> NDArray[np.int_]:
@@ -295,10 +242,6 @@ UNSUPPORTED = (
     "None of the answers drawn agrees with it, so its probability of being right is unknown. More answers "
     "may help."
 )
-UNLIKE = (
-    f"{HELD_BACK}The question or the length of its answers is unlike the calibration's rows, so the "
-    "calibration's promise may not hold here."
-)
 
 
 def decide(
@@ -379,9 +322,8 @@ def _unreachable(missed: Promise, target: Target, sure: str) -> str:
 
 
 def answers_drawn(num_samples: int) -> str:
-    """Return "1 answer", "20 answers", "0 answers (effort none)"."""
-    counted = f"{num_samples} answer{'' if num_samples == 1 else 's'}"
-    return counted if num_samples else f"{counted} (effort none)"
+    """Return "1 answer", "20 answers", "0 answers"."""
+    return f"{num_samples} answer{'' if num_samples == 1 else 's'}"
 
 
 def percent(share: float) -> str:
@@ -450,24 +392,18 @@ def without_refusals(
     return replace(judgement, decision=decision, is_refused=True), [warning("refusals", reason)]
 
 
-def judge(
-    observation: Observation, target: Target | None, *, out_of_distribution: bool = False
-) -> tuple[Judgement, list[ScoreWarning]]:
+def judge(observation: Observation, target: Target | None) -> tuple[Judgement, list[ScoreWarning]]:
     """Return the judgement of the candidate and of `observation.answer`, with warnings.
 
-    out_of_distribution: abstain, because the prompt is too unlike the calibration's rows. If P(correct) is
-    unknown, a warning gives the reason only if a decision was requested, or without samples, since such a
-    score has no other value. Without a calibration of this set-up there is a decision only if the caller has
-    set a target.
+    If P(correct) is unknown, a warning gives the reason only if a decision was requested, or without samples,
+    since such a score has no other value. Without a calibration of this set-up there is a decision only if
+    the caller has set a target.
     """
     num_samples = observation.num_samples
     selector = _selector(observation.applied, num_samples, observation.evidence)
     correct = None if isinstance(selector, str) else _of_answers(selector, observation)
     of_answer = None if correct is None else correct(observation.answer)
-    counting = _counting_candidate(selector, observation)
-    if counting is not None:
-        selector, correct = counting[0], _of_answers(*counting)
-    candidate, share = _candidate(observation, correct, counts=counting is not None)
+    candidate, share = _candidate(observation, correct)
     decisive = of_answer if candidate is None else candidate.probability_correct
     unavailable_reason, warnings = _unavailable_reason(selector), _indistinct_candidate(observation)
     decision = None
@@ -475,13 +411,11 @@ def judge(
         if not isinstance(selector, str):
             warnings += _unsupported(observation, candidate)
             warnings += _label_mismatch(selector, observation.answer, observation.candidate)
-        decision, about_decision = _decided(
-            selector, decisive, target, num_samples, out_of_distribution=out_of_distribution
-        )
+        decision, about_decision = _decided(selector, decisive, target, num_samples)
         warnings += about_decision
     elif isinstance(selector, str) and observation.applied is not None and not num_samples:
         warnings.append(_no_model(selector))
-    return Judgement(candidate, share, of_answer, decision, unavailable_reason, out_of_distribution), warnings
+    return Judgement(candidate, share, of_answer, decision, unavailable_reason), warnings
 
 
 def _selector(applied: ServedCalibration | None, count: int, evidence: Evidence | None) -> Selector | str:
@@ -506,24 +440,6 @@ def _unverified(map_: DepolarizedMap | TemperatureMap | EvidenceMap | None) -> S
     return Selector(map_, NO_VERDICTS, NO_COUNTS, "mixed")
 
 
-def _counting_candidate(
-    selector: Selector | str, observation: Observation
-) -> tuple[Selector, Observation] | None:
-    """Return the model and the observation in which the candidate counts as one more answer.
-
-    None if it does not count.
-    """
-    applied = observation.applied
-    if isinstance(selector, str) or applied is None:
-        return None
-    better = selector.with_logprobs
-    if applied.default is not None and applied.default.kernel == FACTS:
-        number = min(observation.num_samples + 1, applied.calibration.num_samples)
-        better = _unverified(applied.calibration.evidence[number])
-    counting = None if better is None else observation.counting_candidate()
-    return None if better is None or counting is None else (better, counting)
-
-
 def _unavailable_reason(selector: Selector | str) -> str | None:
     """Return why P(correct) is not based on verdicts, in words; None if it is."""
     if isinstance(selector, str):
@@ -546,12 +462,7 @@ def _of_answers(selector: Selector, observation: Observation) -> Callable[[str],
 
 
 def _decided(
-    model: Selector | str,
-    correct: float | None,
-    target: Target,
-    num_samples: int,
-    *,
-    out_of_distribution: bool,
+    model: Selector | str, correct: float | None, target: Target, num_samples: int
 ) -> tuple[Decision, list[ScoreWarning]]:
     """Return the decision on a text with this P(correct). model: see `_selector`."""
     unavailable_reason = _unavailable_reason(model)
@@ -569,8 +480,6 @@ def _decided(
         decision, warnings = held_back(target, about.message), [about]
     else:
         decision, warnings = decide(model.counts, correct, target, num_samples)
-    if out_of_distribution:
-        decision = decision.model_copy(update={"action": "abstain", "reason": UNLIKE})
     return decision, warnings
 
 
@@ -579,12 +488,9 @@ def _no_model(why: str) -> ScoreWarning:
 
 
 def _candidate(
-    observation: Observation, correct_of: Callable[[str], float] | None, *, counts: bool
+    observation: Observation, correct_of: Callable[[str], float] | None
 ) -> tuple[Candidate | None, float]:
-    """Return the candidate with its probabilities, and the share of the samples on its mode.
-
-    counts: the candidate counts as one more answer in `correct_of`, so it supports itself.
-    """
+    """Return the candidate with its probabilities, and the share of the samples on its mode."""
     if observation.candidate is None:
         return None, 0.0
     if not observation.num_samples:
@@ -593,9 +499,7 @@ def _candidate(
     born = observation.born(observation.candidate, observation.served)
     # Unsupported texts among the rows were written by the LLM, and are right as often as its other answers to
     # the prompt. They say nothing about nonsense, which has the same features.
-    correct = None
-    if correct_of is not None and (counts or born.mode is not None):
-        correct = correct_of(observation.candidate)
+    correct = None if correct_of is None or born.mode is None else correct_of(observation.candidate)
     nearest = nearest_modes(observation.spectrum, observation.index)
     share = 0.0 if born.mode is None else float(np.mean(nearest == born.mode))
     candidate = Candidate.model_construct(
@@ -622,7 +526,7 @@ def _indistinct_candidate(observation: Observation) -> list[ScoreWarning]:
 
 def _unsupported(observation: Observation, candidate: Candidate | None) -> list[ScoreWarning]:
     """Return a warning if no sample supports the candidate, which is then not let through."""
-    if candidate is None or candidate.mode is not None or candidate.probability_correct is not None:
+    if candidate is None or candidate.mode is not None:
         return []
     if not observation.num_samples:
         return []

@@ -11,7 +11,7 @@ from service.calibration.rows import LogProbability, TokenLogProbability
 from service.claims.comparison import Compare
 from service.llm.port import GenerationRequest, Message, Sampling, question_text
 from service.scoring.claims import align_tokens
-from service.scoring.score import EFFORTS, MAX_ITEMS, Effort, ScoreCommand, ScorePart, Serving
+from service.scoring.score import AUTO, MAX_ITEMS, NumSamples, ScoreCommand, ScorePart, Serving
 
 MAX_TOKENS = 32_768
 # Tolerance for log-probabilities that servers round: per token in nats, and as a share of the sum.
@@ -64,7 +64,7 @@ class TokenIn(RequestModel):
 
 # The rules of the validator below in JSON Schema. Every part has a type: Swagger UI reads a `not` without a
 # type as "not anything", and shows the whole schema as "never".
-_DRAWING = ("num_samples", "effort", "sampling", "model", "deadline_ms")
+_DRAWING = ("num_samples", "sampling", "model", "deadline_ms")
 
 
 def _with(*names: str) -> dict[str, Any]:
@@ -78,11 +78,10 @@ _EITHER: dict[str, Any] = {
         "samples": {"type": "object", "not": {"type": "object", "anyOf": [_with(name) for name in _DRAWING]}},
         "logprobs": _with("samples"),
         "source_label": _with("samples"),
-        "effort": {"type": "object", "not": _with("num_samples")},
         "candidate_logprob": _with("candidate"),
         "candidate_tokens": _with("candidate"),
     },
-    "if": {**_with("effort"), "properties": {"effort": {"type": "string", "const": "none"}}},
+    "if": {**_with("num_samples"), "properties": {"num_samples": {"type": "integer", "const": 0}}},
     "then": _with("candidate", "candidate_logprob"),
 }
 
@@ -122,35 +121,24 @@ class ScoreRequest(RequestModel):
         max_length=200,
         description="Name of the model or system that drew `samples`. A calibration fits only its own label.",
     )
-    num_samples: int | None = Field(
+    num_samples: NumSamples | None = Field(
         None,
-        ge=1,
-        le=MAX_ITEMS,
         description="Number of answers to draw. At least two are needed. One is enough if a calibration by "
-        "evidence fits.",
-    )
-    effort: Effort | None = Field(
-        None,
-        description="Number of answers to draw, in place of `num_samples`: `low` draws 3, `medium` 8 and "
-        "`high` 20. More answers cost more tokens. `none` draws no answers and costs no tokens: the "
-        "`candidate` is judged by its `candidate_logprob`, and there is no spectrum. `auto` draws the "
-        "number that the calibration's report recommends (none only with a `candidate_logprob`). Without a "
-        "recommendation, `auto` draws the same number as `low`.",
+        "evidence fits. 0 draws no answers and costs no tokens: the `candidate` is judged by its "
+        "`candidate_logprob`, and there is no spectrum. `auto` draws the number that the report of the "
+        "calibration recommends (none only with a `candidate_logprob`); without a recommendation, 3. Left "
+        "out: the number of the settings.",
     )
     candidate: Answer | None = Field(
         None,
         description="A text to judge by the answers, for example the text about to be sent. It does not "
-        "count as an answer, except in its own `probability_correct` (see `candidate_logprob`). A blank "
+        "count as an answer. A blank "
         "candidate is refused, unless EIGENCAL_EMPTY_ANSWERS gives empty answers a meaning.",
     )
     candidate_logprob: LogProbability | None = Field(
         None,
         description="Natural-log probability of the whole `candidate`, including the token that ended it, "
-        "under the LLM that wrote it. Without samples, the candidate is judged by it alone. With samples, "
-        "it must be under the LLM that drew them. If the samples have log-probabilities, the candidate then "
-        "counts as one more answer in its `probability_correct`, under the default calibration of the kernel "
-        "`facts`, and under a calibration on rows with `answer_logprob` if this lowered its held-out loss. "
-        "Leave it out if the candidate is one of the samples.",
+        "under the LLM that wrote it. Without samples, the candidate is judged by it alone.",
     )
     candidate_tokens: list[TokenIn] | None = Field(
         None,
@@ -180,7 +168,7 @@ class ScoreRequest(RequestModel):
     compare: Compare | None = Field(
         None,
         description="How distinct answers are compared. `embeddings`: by their embeddings. `llm`: the LLM "
-        "is also asked whether both answers of a pair say the same, and whether claims and sentences do. "
+        "is also asked whether both answers of a pair say the same. Claims are compared by their facts. "
         "Left out: the service's setting.",
     )
     sampling: SamplingIn | None = Field(None, description="Sampling parameters of the answers.")
@@ -216,14 +204,12 @@ class ScoreRequest(RequestModel):
         """Require a source of answers: `prompt`, `messages` or `samples`."""
         if self.prompt is not None and self.messages is not None:
             raise ValueError("send `prompt` or `messages`, not both")
-        if self.effort is not None and self.num_samples is not None:
-            raise ValueError("send `num_samples` or `effort`, not both")
         if self.prompt is None and self.messages is None and self.samples is None:
             raise ValueError("send `prompt`, `messages` or `samples`")
         for name in ("candidate_logprob", "candidate_tokens"):
             if getattr(self, name) is not None and self.candidate is None:
                 raise ValueError(f"`{name}` needs `candidate`")
-        if self.effort == "none":
+        if self.num_samples == 0:
             self._refuse_unjudged()
         if self.samples is not None:
             self._refuse_drawing()
@@ -268,7 +254,7 @@ class ScoreRequest(RequestModel):
     def _refuse_unjudged(self) -> None:
         for name in ("candidate", "candidate_logprob"):
             if getattr(self, name) is None:
-                raise ValueError(f"`effort` none draws no answers, so it needs a `{name}`")
+                raise ValueError(f"`num_samples` 0 draws no answers, so it needs a `{name}`")
 
     def _refuse_drawing(self) -> None:
         for name in _DRAWING:
@@ -307,7 +293,7 @@ def to_command(
         "candidate": body.candidate,
         "candidate_logprob": body.candidate_logprob,
         "candidate_tokens": tuple((token.token, token.logprob) for token in body.candidate_tokens or ()),
-        "as_recommended": body.effort == "auto",
+        "as_recommended": body.num_samples == AUTO,
         "claims": body.claims,
         "compare": body.compare,
         "target": serving.target(body.target_error, body.confidence),
@@ -333,9 +319,8 @@ def _turns(body: ScoreRequest) -> tuple[Message, ...] | None:
 def _generation(body: ScoreRequest, serving: Serving) -> GenerationRequest:
     messages = _turns(body)
     base = serving.sampling if messages is None else serving.messages_sampling
-    number = body.num_samples or serving.num_samples
     return GenerationRequest(
-        num_samples=number if body.effort is None else EFFORTS[body.effort],
+        num_samples=serving.number_of(body.num_samples),
         sampling=to_sampling(body.sampling, base),
         prompt=body.prompt,
         messages=messages,

@@ -94,7 +94,7 @@ async def post_score(
     The values are calibrated if a calibration fits this set-up. Otherwise the default calibration applies,
     `calibrated` is false and a warning gives the reason. A `candidate` is judged by the answers. With a
     `target_error`, the response has a decision: let the `candidate` or, without one, the `answer` through, or
-    hold it back. With `effort` `none`, no answers are drawn: the `candidate` is judged by its log-probability
+    hold it back. With `num_samples` 0, no answers are drawn: the `candidate` is judged by its log-probability
     alone, and there is no spectrum.
 
     With `Accept: text/event-stream` the response is a stream: an event `answer` with `{"text": ...}` as each

@@ -1,9 +1,9 @@
 """The command for a score, and the model of a score that routes return."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, computed_field
 
@@ -14,9 +14,9 @@ from service.spectral.selective import CONFIDENCE
 
 DEFAULT_TARGET_ERROR = 0.2
 MAX_ITEMS = 256  # items of a batch, and answers to a prompt
-Effort = Literal["none", "low", "medium", "high", "auto"]
-# Number of samples. "auto" uses this number if the calibration's report recommends none.
-EFFORTS: dict[Effort, int] = {"none": 0, "low": 3, "medium": 8, "high": 20, "auto": 3}
+AUTO: Literal["auto"] = "auto"  # as many samples as the calibration's report recommends
+NumSamples = Annotated[int, Field(ge=0, le=MAX_ITEMS)] | Literal["auto"]
+UNRECOMMENDED = 3  # number of samples for "auto" if no report recommends one
 
 
 # The command: from the request, with defaults from the settings.
@@ -44,12 +44,11 @@ class ScoreCommand:
 
     `logprobs`: log-probability of each whole sample, in nats; None: unknown.
     `calibration`: "active", "none", or the id of a stored calibration.
-    `candidate`: a text to judge by the samples; `candidate_is_drawn`: it is one of them. `candidate_logprob`:
-    its log-probability in nats; without samples, it is judged by this alone. `candidate_tokens`: its tokens
+    `candidate`: a text to judge by the samples; `candidate_logprob`: its
+    log-probability in nats; without samples, it is judged by this alone. `candidate_tokens`: its tokens
     with their log-probabilities, if known. `target`: the target of the decision.
     `as_recommended`: draw the number of samples that the calibration's report recommends, if any.
-    `claims`: also score the answer claim by claim; None: if it is long. `quotes`: whether the score may list
-    disagreements, which quote samples.
+    `claims`: also score the answer claim by claim; None: if it is long.
     `asked`: the question that supplied samples answer; None: unknown. `compare`: how answers are compared;
     None: the service's setting.
     """
@@ -62,11 +61,9 @@ class ScoreCommand:
     candidate: str | None = None
     candidate_logprob: float | None = None
     candidate_tokens: tuple[tuple[str, float], ...] = ()
-    candidate_is_drawn: bool = False
     as_recommended: bool = False
     target: Target | None = None
     claims: bool | None = None
-    quotes: bool = True
     asked: str | None = None
     compare: Compare | None = None
     arrived: float | None = None  # time.perf_counter() when the request came in
@@ -109,6 +106,12 @@ class Serving:
             by_caller=error is not None,
         )
 
+    def number_of(self, num_samples: NumSamples | None) -> int:
+        """Return the number of samples to draw; for "auto", the number without a recommendation."""
+        if num_samples is None:
+            return self.num_samples
+        return UNRECOMMENDED if num_samples == AUTO else num_samples
+
     def request(
         self,
         *,
@@ -129,7 +132,7 @@ class Serving:
 
 # The score. Clients read it as it is.
 
-ScorePart = Literal["samples", "modes", "spectrum", "groups"]
+ScorePart = Literal["samples", "modes"]
 PARTS = frozenset(get_args(ScorePart))
 
 
@@ -162,7 +165,7 @@ class CalibrationUsed(Part):
     evidence_slope: float | None = Field(None, description="For `evidence`: b of the same formula.")
     created_at: datetime = Field(description="Time of the fit.")
     kernel: Kernel = Field(
-        description="Kernel that compares the answers: `facts` (numbers, names, roles, negation, wording), "
+        description="Kernel that compares the answers: `facts` (numbers, names, negation, wording), "
         "`llm` (facts and the LLM's judgement of each pair) or `paper` (cosine of the embeddings)."
     )
     origin: Literal["own", "default"] = Field(
@@ -190,7 +193,7 @@ class ScoreWarning(Part):
         description="Code of the warning: calibration_missing, calibration_mismatch, default_calibration, "
         "default_probability, evidence_missing, comparison_missing, partial_samples, truncated_samples, "
         "indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate, "
-        "correctness_label_mismatch, out_of_distribution, length_out_of_range, refusals, "
+        "correctness_label_mismatch, out_of_distribution, refusals, "
         "logprobs_of_other_text or claims_left_out."
     )
     message: str = Field(description="Explanation in plain English.")
@@ -213,8 +216,7 @@ class Candidate(Part):
     )
     probability_correct: float | None = Field(
         description="Probability that the candidate is right, 0..1. Null for a refusal, if `mode` is null "
-        "although there are samples (unless the candidate counts as one more answer: see "
-        "`candidate_logprob`), and in the cases listed for `probability_correct` of the response. "
+        "although there are samples, and in the cases listed for `probability_correct` of the response. "
         "Unlike `probability`, it is estimated from verdicts on answers to the calibration's questions, if "
         "there are any."
     )
@@ -248,8 +250,7 @@ class Judgement:
     """The judgement of the candidate and of the score's own `answer`.
 
     `share`: share of the samples that lie closest to the candidate's mode, 0..1. `unavailable_reason`: why
-    P(correct) is not based on verdicts, in words; None if it is. `out_of_distribution`: the prompt is too
-    unlike the calibration's rows, so nothing is let through. `num_refusals`: number of samples without
+    P(correct) is not based on verdicts, in words; None if it is. `num_refusals`: number of samples without
     content. `is_refused`: the judged text or most samples have no content, so nothing is let through.
     """
 
@@ -258,7 +259,6 @@ class Judgement:
     probability_correct: float | None = None
     decision: Decision | None = None
     unavailable_reason: str | None = None
-    out_of_distribution: bool = False
     num_refusals: int = 0
     is_refused: bool = False
 
@@ -280,36 +280,8 @@ class Mode(Part):
     probability: float = Field(description="Served eigenvalue, 0..1.")
     share: float = Field(description="Share of the samples that lie closest to this meaning, 0..1.")
     answer: str = Field(description="The sample most aligned with this meaning.")
-
-
-class Group(Part):
-    """Samples that say the same."""
-
-    answer: str = Field(description="The most frequent text of the group.")
-    samples: list[int] = Field(description="Positions of its samples in `samples`, from 0.")
-
-
-class DisagreementValue(Part):
-    """A value that some of the answers state."""
-
-    value: str = Field(
-        description="The value as one of the answers writes it. For `roles`: the answer. For `negation`: "
-        "`negated` or `not negated`."
-    )
-    share: float = Field(description="Share of the answers with content that state this value, 0..1.")
-
-
-class Disagreement(Part):
-    """A point on which the answers disagree."""
-
-    kind: Literal["number", "name", "roles", "negation"] = Field(
-        description="Numbers are compared only with numbers of the same unit. Names are compared only "
-        "between answers that have no name in common. Roles differ between answers of the same words, in "
-        'which two parts have changed places ("A beat B", "B beat A").'
-    )
-    values: list[DisagreementValue] = Field(
-        description="The values by share, largest first, at most ten. The shares need not add up to 1: some "
-        "answers may state none of the values."
+    samples: list[int] = Field(
+        description="Positions of the samples that lie closest to this meaning, in the order drawn, from 0."
     )
 
 
@@ -433,15 +405,6 @@ def _why(claim: Claim) -> str:
     return f"{text[0].upper()}{text[1:]}"
 
 
-class FullSpectrum(Part):
-    """The whole spectrum."""
-
-    eigenvalues: list[float] = Field(description="Served eigenvalues, descending.")
-    null_value: float = Field(description="Served eigenvalue of each remaining direction.")
-    null_count: int = Field(description="Number of remaining directions.")
-    uncalibrated: list[float] = Field(description="Raw eigenvalues, descending. Their sum is 1.")
-
-
 class TokenUsage(Part):
     """Token counts of the LLM server."""
 
@@ -457,8 +420,7 @@ class Timings(Part):
     embed: float = Field(description="Embedding the distinct answers and the question.")
     compare: float | None = Field(
         None,
-        description="Comparison of answers and claims by the LLM, after `embed`. Null if the LLM was not "
-        "asked.",
+        description="Comparison of answers by the LLM, after `embed`. Null if the LLM was not asked.",
     )
     spectrum: float = Field(description="Spectrum, calibration and modes.")
     total: float = Field(description="Total time.")
@@ -493,7 +455,7 @@ class Score(Part):
     lambda_max: float | None = Field(
         description="Largest served eigenvalue, 0..1: the confidence. Higher = more certain. It measures "
         "the share of meaning on which the answers agree, not the probability that the answer is right. "
-        "Null without samples (effort `none`), like the other values of the spectrum."
+        "Null without samples, like the other values of the spectrum."
     )
     entropy: float | None = Field(description="Served von Neumann entropy in nats. Higher = less certain.")
     entropy_normalized: float | None = Field(
@@ -515,7 +477,7 @@ class Score(Part):
         "rows. It compares the question and, with samples, their mean length. Lower = less similar. Below "
         "0.02 the score has a warning. The smallest possible value is 2 / (rows + 1) for the question and 4 "
         "/ (rows + 1) for the length, so with fewer than 200 rows the length alone cannot reach 0.02. "
-        "`length_out_of_range` then warns of lengths that no row has. Null without a calibration, and for "
+        "Lengths that no row has then give the same warning. Null without a calibration, and for "
         "calibrations that do not keep the prompts of their rows."
     )
     evidence: Evidence | None = Field(
@@ -542,34 +504,12 @@ class Score(Part):
         "punctuation, or the question itself. They count in the spectrum. If the judged text is a refusal, "
         "or more than half of the answers are, the decision is to abstain, with the warning `refusals`."
     )
-    disagreements: list[Disagreement] | None = Field(
-        None,
-        description="Numbers, names, roles and negations that differ between the drawn answers. Empty: none "
-        "differ. Null if fewer than two answers have content, if the answers are scored claim by claim, and "
-        "in chats under EIGENCAL_ABSTAIN.",
-    )
     modes: list[Mode] | None = Field(None, description="The leading meanings, at most five.")
     samples: list[str] | None = Field(None, description="The answers in the order drawn.")
-    groups: list[Group] | None = Field(
-        None,
-        description="The samples grouped by meaning, largest group first. Unlike modes, which are "
-        "eigenvectors, the groups divide the samples.",
-    )
-    spectrum: FullSpectrum | None = Field(None, description="The whole spectrum.")
     claims: list[Claim] | None = Field(
         None,
         description="Claims of the `candidate` or, without one, of `answer`, in the order of the text. "
         "Present if the text is long or the request asks for claims, except with a single answer.",
-    )
-    claims_share: float | None = Field(
-        None,
-        description="Share of that text that consists of claims, 0..1. The rest is code, headings, "
-        "questions, greetings and text of the user. Present with `claims`.",
-    )
-    probability_all_correct: float | None = Field(
-        None,
-        description="Probability that every claim of that text is right, 0..1. Null without a calibration "
-        "of claims that predicts it. Present with `claims`.",
     )
     claims_calibration: CalibrationUsed | None = Field(
         None, description="The calibration applied to the claims. Null: none. Present with `claims`."
@@ -581,7 +521,6 @@ class Score(Part):
 
     # For gateways, which report parts of it in their own formats.
     _judgement: Judgement = PrivateAttr(default_factory=Judgement)
-    _find_groups: Callable[[], list[Group]] = PrivateAttr(default=list)
 
     @property
     def supported(self) -> bool:
@@ -604,28 +543,17 @@ class Score(Part):
         return round(self._judgement.share * self.num_samples)
 
     @property
-    def out_of_distribution(self) -> bool:
-        """Whether the prompt is too unlike the calibration's rows to let anything through."""
-        return self._judgement.out_of_distribution
-
-    @property
     def is_refused(self) -> bool:
         """Whether the text decided about or most samples are refusals."""
         return self._judgement.is_refused
 
     def document(self, parts: Collection[ScorePart] = ()) -> dict[str, Any]:
         """Return the score as a JSON object, with these optional parts."""
-        whole = self._with_groups(parts)
-        return whole.model_dump(mode="json", exclude_unset=True, exclude=set(PARTS.difference(parts)))
+        return self.model_dump(mode="json", exclude_unset=True, exclude=set(PARTS.difference(parts)))
 
     def json_text(self, parts: Collection[ScorePart]) -> str:
         """Return the score as JSON text, with these optional parts."""
-        whole = self._with_groups(parts)
-        return whole.model_dump_json(exclude_unset=True, exclude=set(PARTS.difference(parts)))
-
-    def _with_groups(self, parts: Collection[ScorePart]) -> Self:
-        """Return the score with its groups if they are among the parts: few callers ask for them."""
-        return self.model_copy(update={"groups": self._find_groups()}) if "groups" in parts else self
+        return self.model_dump_json(exclude_unset=True, exclude=set(PARTS.difference(parts)))
 
     def headers(self) -> dict[str, str]:
         """Return the score's headers, for proxies that drop bodies."""

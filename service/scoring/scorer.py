@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -15,8 +14,6 @@ from service.calibration.calibration import Calibration
 from service.calibration.default import DefaultCalibration
 from service.calibration.store import SqlCalibrations
 from service.claims.comparison import (
-    MAX_COMPARED,
-    MAX_COMPARED_OF_CLAIM,
     SILENT,
     Compare,
     Comparer,
@@ -24,9 +21,7 @@ from service.claims.comparison import (
     Group,
     compared_by,
 )
-from service.claims.disagreements import find_disagreements
 from service.claims.kernel import (
-    Reading,
     compared_texts,
     kernel_matrix,
     read_texts,
@@ -62,7 +57,6 @@ from service.ids import new_id
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import Generation, GenerationRequest, Priority, Usage, is_blank
 from service.scoring.choice import (
-    DISTANCE_CODES,
     CalibrationChoice,
     ServedCalibration,
     applied_to,
@@ -82,10 +76,7 @@ from service.scoring.judging import (
     without_refusals,
 )
 from service.scoring.score import (
-    Disagreement,
-    DisagreementValue,
     Evidence,
-    FullSpectrum,
     Judgement,
     Score,
     ScoreCommand,
@@ -196,12 +187,11 @@ class _Read:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Judged:
-    """The judgement of a score, without its claims. disagreements: None if they are not looked for."""
+    """The judgement of a score, without its claims."""
 
     observation: Observation
     judgement: Judgement
     ood_p_value: float | None
-    disagreements: list[Disagreement] | None
     warnings: Sequence[ScoreWarning]
 
 
@@ -224,8 +214,7 @@ class LiveLoad:
 class Scorer:
     """Scores prompts. `live` counts the running scores, to which other work yields.
 
-    `ood_abstain`: whether decisions abstain on prompts unlike the rows of their calibration. `default`: used
-    if no calibration fits; None: values stay raw. `claims`: also scores long answers claim by claim.
+    `default`: used if no calibration fits; None: values stay raw. `claims`: scores long answers by claim.
     `compare`: by what answers are compared where a request does not say. `threads`: for work that would block
     the event loop. `spans`: tracing.
     """
@@ -237,7 +226,6 @@ class Scorer:
         calibrations: SqlCalibrations,
         *,
         live: LiveLoad | None = None,
-        ood_abstain: bool = True,
         default: DefaultCalibration | None = None,
         claims: ClaimScorer | None = None,
         compare: Compare = "embeddings",
@@ -250,7 +238,6 @@ class Scorer:
         self._comparer = comparer or Comparer(llm)
         self.choice = CalibrationChoice(llm, embedder, calibrations, default, compare)
         self._live = live or LiveLoad()
-        self._ood_abstain = ood_abstain
         self._threads = threads or Threads("scores")
         self._claims = claims or ClaimScorer(threads=self._threads)
         self._spans = spans
@@ -264,7 +251,7 @@ class Scorer:
         """Return the score of a prompt or of supplied samples.
 
         A score needs two answers, or one if a calibration by evidence fits: the spectrum of one answer is
-        always 1. With effort none it needs none. Raises TooFewSamples if fewer are requested or supplied;
+        always 1. With `num_samples` 0 it needs none. Raises TooFewSamples if fewer are requested or supplied;
         DeadlineExceeded or LLMBadResponse if fewer came; NoUsableAnswers if fewer had text; InvalidRequest
         for a blank candidate, unless empty answers have a meaning; NotFound for an unknown calibration; and
         the errors of the LLM and the embedder.
@@ -395,11 +382,10 @@ class Scorer:
         decides = command.target is not None and applied is not None and bool(applied.calibration.selectors)
         slow = decides or _is_slow(with_candidate(read.texts, read.candidate))
         judged = await self._maybe_in_thread(slow, self._judged, read, applied, evidence, about)
-        claims, scored = None, read.drawn
+        claims = None
         if read.answer_claims is not None:
-            claims, scored = await self._claim_scores(read, read.answer_claims, judged.observation)
-        waited_s = sum(scored.seconds.values()) - sum(read.drawn.seconds.values())  # for the LLM
-        return compose(replace(read, drawn=scored), judged, claims, time.perf_counter() - begun - waited_s)
+            claims = await self._claim_scores(read, read.answer_claims, judged.observation)
+        return compose(read, judged, claims, time.perf_counter() - begun)
 
     def _judged(
         self,
@@ -414,8 +400,7 @@ class Scorer:
         p_value, distance_warnings = ood_p_value(
             applied, read.question, read.vectors, read.drawn.generation.draws, candidate
         )
-        abstains = bool(distance_warnings) and self._ood_abstain
-        judgement, about = judge(observation, command.target, out_of_distribution=abstains)
+        judgement, about = judge(observation, command.target)
         refusals = find_refusals(read.texts, read.index, candidate, command.question)
         judgement, refused = without_refusals(
             judgement, observation.answer, candidate, refusals, command.target
@@ -424,49 +409,27 @@ class Scorer:
         warnings = [*about_samples, *read.warnings, *about_calibration]
         warnings += [unverified] if judgement.is_unverified else []
         warnings += [*distance_warnings, *about, *refused]
-        disagreements = None
-        if read.answer_claims is None and command.quotes and observation.reading is not None:
-            contents = [
-                0 if text in refusals.texts or is_blank(text) else count
-                for text, count in zip(read.texts, np.bincount(read.index).tolist(), strict=True)
-            ]
-            disagreements = _disagreements(observation.reading, contents)
-        return _Judged(observation, judgement, p_value, disagreements, warnings)
+        return _Judged(observation, judgement, p_value, warnings)
 
-    def _space(self, read: _Read) -> tuple[NDArray[np.floating], Reading]:
-        """Return the vectors (n, d) of the distinct answers and the candidate, as the kernel compares them.
-
-        Also return their facts.
-        """
+    def _space(self, read: _Read) -> NDArray[np.floating]:
+        """Return the vectors (n, d) of the distinct answers and the candidate for the kernel."""
         question = read.drawn.command.question or ""
         rows = [read.vectors[text] for text in texts_to_embed(read.compared, self.empty_answers)]
         embedded = np.array(rows, dtype=np.float32).reshape(-1, read.made_by.dimension)
         space = outcome_vectors(read.compared, embedded)
+        if read.made_by.kernel == PAPER:
+            return space
         known = with_candidate(read.texts, read.candidate)
-        is_whole = read.made_by.kernel == PAPER
-        shortened = compared_texts(known, question, FACTS) if is_whole else read.compared
-        reading = read_texts(known, shortened, question, len(read.texts))
-        if is_whole:
-            return space, reading
-        kernel = kernel_matrix(reading, space)
+        kernel = kernel_matrix(read_texts(known, read.compared, question, len(read.texts)), space)
         if read.comparison is None:
-            return realize(kernel), reading
+            return realize(kernel)
         compared = with_comparison(kernel, read.comparison.same)
-        return realize_first(compared, len(read.texts)), reading
+        return realize_first(compared, len(read.texts))
 
     async def _compare(
-        self,
-        drawn: Samples,
-        texts: Sequence[str],
-        groups: Sequence[Group],
-        *,
-        most: int = MAX_COMPARED,
-        subject: str = "answers",
+        self, drawn: Samples, texts: Sequence[str], groups: Sequence[Group]
     ) -> tuple[Comparison | None, list[ScoreWarning]]:
-        """Return the LLM's comparisons of the texts in each group.
-
-        Return None and a warning about the subject if the comparison fails or is late.
-        """
+        """Return the LLM's comparisons of the answers; None and a warning if they fail or are late."""
         request = drawn.command.generation
         deadline_s = max(MAX_COMPARE_S - drawn.seconds.get("compare", 0.0), 0.0)
         if request is not None and request.deadline_s is not None:
@@ -477,7 +440,6 @@ class Scorer:
                 drawn.command.question or "",
                 texts,
                 groups,
-                most=most,
                 model=None if request is None else request.model,
                 priority=Priority.LIVE if request is None else request.priority,
                 deadline_s=deadline_s,
@@ -487,7 +449,7 @@ class Scorer:
             why = error.full_detail
         if not why:
             return comparison, []
-        message = f"The {subject} are compared without the LLM. {why}"
+        message = f"The answers are compared without the LLM. {why}"
         return None, [warning("comparison_missing", message)]
 
     def _observation(
@@ -502,7 +464,7 @@ class Scorer:
         if applied is None and len(index) < MIN_SAMPLES:
             # An unexpected model answered, or the answer has no log-probability.
             raise too_few(generation, command.generation)
-        space, reading = self._space(read)
+        space = self._space(read)
         own = space[: len(texts)]  # a candidate that is not among the answers is not part of the spectrum
         with self._spans.spectrum(len(texts)):
             found = spectrum(own, np.bincount(index, minlength=len(texts)), dimension=dimension)
@@ -516,41 +478,24 @@ class Scorer:
             found,
             applied,
             evidence,
-            reading,
-            command.candidate_logprob,
         )
         return observation, sample_warnings(observation, command)
 
     async def _claim_scores(
         self, read: _Read, answer_claims: AnswerClaims, observation: Observation
-    ) -> tuple[ClaimScores, Samples]:
-        """Return the claims of the judged text, and the samples with the time and tokens of this step."""
+    ) -> ClaimScores:
+        """Return the claims of the judged text."""
         drawn, command, chosen = read.drawn, read.drawn.command, read.drawn.chosen
         judged = observation.answer if read.candidate is None else read.candidate
         texts = [draw.text for draw in drawn.generation.draws]
-        is_drawn = command.candidate is None or command.candidate_is_drawn
-        if is_drawn and judged in texts and len(texts) > MIN_SAMPLES:
+        if command.candidate is None and judged in texts and len(texts) > MIN_SAMPLES:
             texts.remove(judged)  # the judged text would support its own claims
         matcher = await self._claims.matcher(answer_claims, judged, texts, read.vectors)
-        comparison, made_by, warnings = None, read.embedder, list[ScoreWarning]()
-        if matcher is not None and read.comparison is not None:
-            began = time.perf_counter()
-            groups = await self._threads.run(matcher.groups)
-            comparison, warnings = await self._compare(
-                drawn, matcher.texts, groups, most=MAX_COMPARED_OF_CLAIM, subject="claims"
-            )
-            compare_s = drawn.seconds.get("compare", 0.0) + time.perf_counter() - began
-            drawn = replace(
-                drawn,
-                generation=_with_usage(drawn.generation, comparison),
-                seconds={**drawn.seconds, "compare": compare_s},
-            )
-        if comparison is not None or self.choice.is_judged_alone(command):
-            model = comparison.model if comparison is not None else ""
-            made_by = compared_by(made_by, model or drawn.generation.model)
-        calibration = None
+        calibration, warnings = None, list[ScoreWarning]()
         if not answer_claims.is_json(judged):
-            calibration, about = self.choice.fitting(command, chosen, drawn.generation, made_by, unit="claim")
+            calibration, about = self.choice.fitting(
+                command, chosen, drawn.generation, read.embedder, unit="claim"
+            )
             warnings += [warning_ for warning_ in about if warning_.code == "calibration_mismatch"]
         if calibration is not None and command.draws_none and 0 not in calibration.selectors:
             calibration = None
@@ -566,19 +511,16 @@ class Scorer:
             drawn.generation.draws,
             judged,
         )
-        abstains = bool(distance_warnings) and self._ood_abstain
         scores = await self._claims.scores(
             command,
             answer_claims,
             judged,
             texts,
             matcher,
-            [] if comparison is None else comparison.groups,
             read.embedder.dimension,
             applied,
-            out_of_distribution=abstains,
         )
-        return replace(scores, warnings=[*scores.warnings, *distance_warnings, *warnings]), drawn
+        return replace(scores, warnings=[*scores.warnings, *distance_warnings, *warnings])
 
     async def _maybe_in_thread(
         self, slow: object, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
@@ -680,12 +622,10 @@ def compose(read: _Read, judged: _Judged, claims: ClaimScores | None, judged_s: 
     texts = [draw.text for draw in generation.draws]
     claim_fields: dict[str, Any] = {}
     if claims is not None:
-        known = DISTANCE_CODES & {warning_.code for warning_ in warnings}
+        known = {warning_.code for warning_ in warnings}
         warnings += [warning_ for warning_ in claims.warnings if warning_.code not in known]
         claim_fields = {
             "claims": claims.claims,
-            "claims_share": claims.share,
-            "probability_all_correct": claims.all_correct,
             "claims_calibration": claims.calibration,
         }
     if observation.num_samples:
@@ -710,37 +650,19 @@ def compose(read: _Read, judged: _Judged, claims: ClaimScores | None, judged_s: 
         num_refusals=judgement.num_refusals,
         num_truncated=sum(draw.truncated for draw in generation.draws),
         num_empty=generation.num_empty + sum(not text for text in texts),
-        disagreements=judged.disagreements,
         samples=texts,
         timings_ms=Timings.model_construct(None, **laps, total=round(1000 * sum(seconds.values()), 3)),
         **_values(observation, generation),
         **claim_fields,
     )
     score._judgement = judgement
-    score._find_groups = partial(observation.groups, read.made_by.kernel)
     return score
-
-
-def _disagreements(reading: Reading, counts: Sequence[int]) -> list[Disagreement] | None:
-    """Return where the distinct answers disagree; None if fewer than two answers count.
-
-    counts: how often each distinct answer counts.
-    """
-    if sum(counts) < MIN_SAMPLES:
-        return None
-    return [
-        Disagreement.model_construct(
-            kind=found.kind,
-            values=[DisagreementValue.model_construct(value=v, share=share) for v, share in found.values],
-        )
-        for found in find_disagreements(reading, counts)
-    ]
 
 
 def _values(observation: Observation, generation: Generation) -> dict[str, Any]:
     """Return the fields of a score that describe the samples and their spectrum."""
     if not observation.num_samples:
-        of_spectrum = ("lambda_max", "entropy", "entropy_normalized", "uncalibrated", "spectrum")
+        of_spectrum = ("lambda_max", "entropy", "entropy_normalized", "uncalibrated")
         return dict.fromkeys((*of_spectrum, "evidence", "usage")) | {"num_distinct": 0, "modes": []}
     served, raw = observation.served, observation.raw
     usage = TokenUsage.model_construct(
@@ -754,11 +676,5 @@ def _values(observation: Observation, generation: Generation) -> dict[str, Any]:
         "evidence": observation.evidence,
         "num_distinct": len(observation.texts),
         "modes": list(observation.modes),
-        "spectrum": FullSpectrum.model_construct(
-            eigenvalues=served.eigenvalues.tolist(),
-            null_value=served.null_value,
-            null_count=served.null_count,
-            uncalibrated=raw.eigenvalues.tolist(),
-        ),
         "usage": usage if generation.model or generation.usage != Usage() else None,
     }

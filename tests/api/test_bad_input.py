@@ -15,7 +15,6 @@ BAD = {
     "null": ({"prompt": None}, "must not be null"),
     "no sample": ({"samples": []}, "at least 1"),
     "none to draw": ({"prompt": "a", "num_samples": 0}, "greater than or equal to 1"),
-    "number and effort": ({"prompt": "a", "num_samples": 3, "effort": "low"}, "not both"),
     "a billion to draw": ({"prompt": "a", "num_samples": 10**9}, "less than or equal to 256"),
     "a float to draw": ({"prompt": "a", "num_samples": 2.5}, "valid integer"),
     "unknown field": ({"promt": "a"}, "promt: is not a field; did you mean `prompt`?"),

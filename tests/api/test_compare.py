@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,12 +9,11 @@ import pytest
 from service.app import serving_of
 from service.calibration.calibration import caller_fingerprint, service_fingerprint
 from service.claims.comparison import compared_by
-from service.embedding.port import Embedded
 from service.errors import LLMError, LLMUnavailable
 from service.scoring.score import ScoreCommand
 from service.scoring.scorer import Scorer
 from service.settings import Settings
-from tests.api.conftest import Client, client_of
+from tests.api.conftest import Client
 from tests.support.calibrations import Active
 from tests.support.comparing import ComparingLLM
 from tests.support.evidence import by_evidence
@@ -124,7 +122,7 @@ async def test_samples_that_agree_need_nobody_to_compare_them(client: Client, ll
 async def test_a_text_without_answers_is_judged_by_the_same_calibration(
     client: Client, llm: ComparingLLM
 ) -> None:
-    sent = {"prompt": PROMPT, "effort": "none", "candidate": "Jupiter", "candidate_logprob": -0.5}
+    sent = {"prompt": PROMPT, "num_samples": 0, "candidate": "Jupiter", "candidate_logprob": -0.5}
     async with client(calibrations=active(llm), compare="llm") as http:
         own = (await http.post("/score", json=sent)).json()
     async with client(compare="llm") as http:
@@ -142,71 +140,6 @@ async def test_draws_are_compared_before_the_candidate_is_there(llm: ComparingLL
     score = await scorer.finish(drawn, candidate)
     assert score.kernel == "llm"
     assert all(candidate in pair for pair in llm.compared[len(before) :])
-
-
-class Alike(FakeEmbedder):
-    """Gives all texts the same vector."""
-
-    async def embed(self, texts: Sequence[str]) -> Embedded:
-        return await super().embed(["one text"] * len(texts))
-
-
-CLAIMS = ("The coin has 7 sides.", "It is round.")
-SHAPES = {
-    "samples": ["It has 7 sides.", "It is a heptagon, of course.", "It has 12 sides."],
-    "candidate": " ".join(CLAIMS),
-    "prompt": "How many sides has the coin?",
-    "claims": True,
-}
-
-
-def same_shape(first: str, second: str) -> float:
-    return 0.9 if ("12" in first) == ("12" in second) and "soup" not in first else 0.1
-
-
-@pytest.fixture
-def shapes(llm: ComparingLLM, tmp_path: Path) -> Client:
-    llm.same = same_shape
-    return client_of(llm, Alike(64, kernel="facts"), tmp_path)
-
-
-async def test_the_llm_compares_claims(shapes: Client, llm: ComparingLLM) -> None:
-    async with shapes() as http:
-        by_facts = (await http.post("/score", json=SHAPES)).json()["claims"][0]
-        score = (await http.post("/score", json=SHAPES | {"compare": "llm"})).json()
-    by_llm = score["claims"][0]
-    assert by_llm["support"] == by_facts["support"]
-    assert by_llm["probability"] > by_facts["probability"]
-    assert any(CLAIMS[0] in pair for pair in llm.compared)
-    assert score["usage"]["prompt_tokens"] == 8 * len(llm.compared)
-    assert len(set(llm.compared)) == len(llm.compared)  # no pair is asked twice
-
-
-async def test_claims_that_the_llm_cannot_compare_are_compared_by_their_facts(
-    shapes: Client, llm: ComparingLLM
-) -> None:
-    def no_claims(*pair: str) -> float:
-        if {*pair} & {*CLAIMS}:
-            raise LLMUnavailable("down")
-        return same_shape(*pair)
-
-    llm.same = no_claims
-    async with shapes() as http:
-        expected = (await http.post("/score", json=SHAPES)).json()["claims"]
-        score = (await http.post("/score", json=SHAPES | {"compare": "llm"})).json()
-    assert (score["kernel"], score["claims"]) == ("llm", expected)
-    [missing] = [one for one in score["warnings"] if one["code"] == "comparison_missing"]
-    assert missing["message"].startswith("The claims are compared without the LLM.")
-
-
-async def test_claims_of_a_text_that_came_after_the_draws_are_compared(llm: ComparingLLM) -> None:
-    scorer = Scorer(llm, Alike(64, kernel="facts"), Active(), compare="llm")
-    drawn = await scorer.draw(ScoreCommand(SERVING.request(prompt=PROMPT, num_samples=3), claims=True))
-    before = len(llm.compared)
-    score = await scorer.finish(drawn, "Jupiter is the largest. It is round.")
-    assert score.claims is not None and len(score.claims) == 2
-    compared = {text for pair in llm.compared[before:] for text in pair}
-    assert {"Jupiter is the largest.", "It is round."} <= compared
 
 
 async def test_a_chat_is_scored_by_it(client: Client, llm: ComparingLLM) -> None:

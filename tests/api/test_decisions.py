@@ -77,11 +77,11 @@ LIKELY, UNLIKELY = 0.75 + 0.25 / DIMENSION, 0.25 / DIMENSION
 
 
 async def test_candidate_is_judged_and_gets_a_decision(started: Served) -> None:
-    request = {"prompt": "question 0", "effort": "low", "target_error": 0.2}
+    request = {"prompt": "question 0", "num_samples": 3, "target_error": 0.2}
     async with started() as http:
         same = await answered(http, **request, candidate="answer 0")
         none = await answered(http, **request)
-        plain = await answered(http, prompt="question 0", effort="low")
+        plain = await answered(http, prompt="question 0", num_samples=3)
         sure = await answered(http, **request, confidence=0.95)
     assert same["candidate"] == pytest.approx(
         {"probability": LIKELY, "mode": 0, "probability_correct": LIKELY}
@@ -109,7 +109,7 @@ async def test_candidate_is_judged_and_gets_a_decision(started: Served) -> None:
 
 
 async def test_the_decision_and_its_headers_are_about_the_candidate(started: Served) -> None:
-    request = {"prompt": "question 0", "effort": "low", "target_error": 0.2, "candidate": "another thing"}
+    request = {"prompt": "question 0", "num_samples": 3, "target_error": 0.2, "candidate": "another thing"}
     async with started() as http:
         body = await answered(http, **request)
     assert body["probability_correct"] == pytest.approx(LIKELY)
@@ -165,7 +165,7 @@ async def test_unreachable_target_or_missing_model_abstains_with_a_warning(
 
 
 async def test_settings_can_request_decisions_for_all_scores(started: Served) -> None:
-    request = {"prompt": "question 0", "effort": "low"}
+    request = {"prompt": "question 0", "num_samples": 3}
     async with started(target_error=0.2) as http:
         plain = await answered(http, **request)
         own = await answered(http, **request, target_error=0.3)

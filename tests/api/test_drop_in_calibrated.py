@@ -221,7 +221,6 @@ async def test_unsure_answer_is_withheld_if_requested() -> None:
     ]
     uncertainty = body["uncertainty"]
     assert (uncertainty["decision"]["action"], uncertainty["withheld"]) == ("abstain", "Nice")
-    assert uncertainty["disagreements"] == []
     assert response.headers["x-decision"] == "abstain" and body["usage"] == {"prompt_tokens": 3}
     assert response_.json()["choices"][0]["message"]["content"] == "Nice"
     assert response_.json()["uncertainty"]["decision"]["action"] == "abstain"
@@ -248,7 +247,7 @@ LAX: list[tuple[str, dict[str, Any]]] = [
     ("on", {"eigencal": {"abstain": False}}),
     ("on", {"eigencal": {"target_error": 0.9, "confidence": 0.01}}),
     ("on", {"eigencal": {"calibration": "none"}}),
-    ("on", {"eigencal": {"calibration": f"cal_{'0' * 26}", "effort": "low"}}),
+    ("on", {"eigencal": {"calibration": f"cal_{'0' * 26}", "num_samples": 3}}),
     ("off", {}),
     ("async", {}),
     ("on", {"n": 2}),

@@ -33,7 +33,7 @@ def fitting(llm: FakeLLM) -> Calibration:
 
 async def test_evidence_score_reports_its_evidence(client: Client, llm: TellingLLM) -> None:
     async with client(calibrations=Active(fitting(llm))) as http:
-        body = (await http.post("/score", json={"prompt": "question 0", "effort": "low"})).json()
+        body = (await http.post("/score", json={"prompt": "question 0", "num_samples": 3})).json()
     assert body["num_samples"] == 3
     used = body["calibration"]
     assert (used["method"], used["evidence_intercept"], used["evidence_slope"]) == ("evidence", 0.0, 1.0)

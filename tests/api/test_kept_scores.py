@@ -14,7 +14,7 @@ from tests.api.conftest import Client
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.sqlite_store import SqliteStore
 
-PROMPT = {"prompt": "What is the capital of France?", "return": ["modes", "samples", "spectrum"]}
+PROMPT = {"prompt": "What is the capital of France?", "return": ["modes", "samples"]}
 
 
 def bearer(key: str) -> dict[str, str]:

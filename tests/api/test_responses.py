@@ -426,7 +426,7 @@ async def test_logprobs_are_requested_and_returned_only_if_the_caller_asked(
 ) -> None:
     include = ["reasoning.encrypted_content", *([LOGPROBS] if asked else [])]
     async with before(with_logprobs) as made:
-        answer = await ask(made, stream=stream, include=include, eigencal={"effort": "none"})
+        answer = await ask(made, stream=stream, include=include, eigencal={"num_samples": 0})
         assert [body["include"] for body in made.server.bodies] == [["reasoning.encrypted_content", LOGPROBS]]
     [score] = scores(answer, stream=stream)
     assert (score["status"], score["num_samples"]) == ("scored", 0)

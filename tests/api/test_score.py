@@ -100,17 +100,15 @@ async def test_empty_samples_do_not_count(client: Client) -> None:
     assert (blank.status_code, blank.json()["errors"][0]["loc"]) == (422, ["body", "candidate"])
 
 
-async def test_modes_spectrum_and_samples_on_request(client: Client) -> None:
+async def test_modes_and_samples_on_request(client: Client) -> None:
     sent = ["b", "a", "a", "a"]
     async with client() as http:
-        wanted = {"samples": sent, "return": ["samples", "modes", "spectrum", "groups"]}
+        wanted = {"samples": sent, "return": ["samples", "modes"]}
         body = (await http.post("/score", json=wanted)).json()
     assert body["samples"] == sent
     assert [mode["answer"] for mode in body["modes"]] == ["a", "b"]
     assert [mode["share"] for mode in body["modes"]] == [0.75, 0.25]
-    assert body["groups"] == [{"answer": "a", "samples": [1, 2, 3]}, {"answer": "b", "samples": [0]}]
-    assert body["spectrum"]["eigenvalues"] == pytest.approx([0.75, 0.25])
-    assert (body["spectrum"]["null_value"], body["spectrum"]["null_count"]) == (0.0, 6)
+    assert [mode["samples"] for mode in body["modes"]] == [[1, 2, 3], [0]]
 
 
 async def test_matching_calibration_is_served(client: Client, embedder: FakeEmbedder) -> None:

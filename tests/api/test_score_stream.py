@@ -90,7 +90,7 @@ async def test_same_score_as_without_a_stream() -> None:
     "body",
     [
         {"samples": ["Paris", "Lyon"]},
-        {**PROMPT, "effort": "none", "candidate": "Paris", "candidate_logprob": -0.5},
+        {**PROMPT, "num_samples": 0, "candidate": "Paris", "candidate_logprob": -0.5},
     ],
 )
 async def test_without_draws_there_is_only_the_score(body: dict[str, Any]) -> None:

@@ -259,7 +259,7 @@ class TestLogProbabilitiesOfAnotherText:
         server = with_tokens(text, *tokens)
         async with before(server, server) as made:
             scored = (await made.score()).json()
-            chat = (await made.ask(eigencal={"effort": "none"})).json()["uncertainty"]
+            chat = (await made.ask(eigencal={"num_samples": 0})).json()["uncertainty"]
         assert scored["evidence"] is None
         assert "logprobs_of_other_text" in [warning["code"] for warning in scored["warnings"]]
         assert (chat["status"], chat["warning"]["code"]) == ("not_scored", "logprobs_of_other_text")

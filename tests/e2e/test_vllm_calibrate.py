@@ -183,7 +183,7 @@ def served_by_evidence(service: Service, rows: bytes) -> None:
     )
     calibration = service.succeeded(sent.json()["id"])
     request = {"prompt": "Who wrote Hamlet?"}
-    for body, number in (({"effort": "low"}, 3), ({"num_samples": 1}, 1)):
+    for body, number in (({"num_samples": 3}, 3), ({"num_samples": 1}, 1)):
         score = httpx.post(f"{service.url}/score", json={**request, **body}, timeout=120).json()
         assert score["num_samples"] == number
         assert 0 < score["evidence"]["missing_mass"] < 1 and score["evidence"]["mean_logprob"] < 0

@@ -23,7 +23,7 @@ SCHEMA = {
     "required": ["colour"],
     "additionalProperties": False,
 }
-LOW = {"eigencal": {"effort": "low"}}
+LOW = {"eigencal": {"num_samples": 3}}
 
 
 @pytest.fixture(scope="module")
@@ -108,15 +108,13 @@ def test_response_equals_the_servers(base: str, vllm: VllmServer, mode: str) -> 
 
 
 # Complete, because truncated answers are not judged without samples.
-@pytest.mark.parametrize(
-    ("effort", "asked"), [("low", {}), ("none", {"max_output_tokens": 200, "stop": ["."]})]
-)
+@pytest.mark.parametrize(("number", "asked"), [(3, {}), (0, {"max_output_tokens": 200, "stop": ["."]})])
 def test_streamed_response_equals_the_servers(
-    base: str, vllm: VllmServer, effort: str, asked: dict[str, Any]
+    base: str, vllm: VllmServer, number: int, asked: dict[str, Any]
 ) -> None:
     body = {**RESPONSE, **asked, "stream": True}
     direct = events_of(post(vllm.url, "/responses", body).content)
-    ours = events_of(post(base, "/responses", {**body, "eigencal": {"effort": effort}}).content)
+    ours = events_of(post(base, "/responses", {**body, "eigencal": {"num_samples": number}}).content)
     assert [event["type"] for event in ours] == [event["type"] for event in direct]
     assert [event.get("delta") for event in ours] == [event.get("delta") for event in direct]
     assert not any(event.get("logprobs") for event in ours)
@@ -191,7 +189,7 @@ def test_without_samples_only_the_servers_answer_is_generated(
     body |= {"stream_options": {"include_usage": True}} if stream else {}
     direct = post(vllm.url, path, body)
     before = vllm.metric("vllm:request_success_total")
-    ours = post(base, path, {**body, "eigencal": {"effort": "none"}})
+    ours = post(base, path, {**body, "eigencal": {"num_samples": 0}})
     assert vllm.metric("vllm:request_success_total") - before == 1
     events = events_of(ours.content) if stream else [ours.json()]
     if stream:

@@ -82,7 +82,9 @@ async def drop_in(
     """Serve the drop-in in front of this server, with these active calibrations and `settings`."""
     values = {"llm_url": server.url, "llm_model": MODEL, "num_samples": 5} | settings
     with tempfile.TemporaryDirectory() as folder:
-        made = Settings(data_dir=Path(folder), **{"chat_effort": "", **values})
+        made = Settings(
+            data_dir=Path(folder), **{"chat_num_samples": values.get("num_samples", 20), **values}
+        )
         embedder, store = embedder or FakeEmbedder(16), store or SqliteStore()
         store.calibrations = active or store.calibrations
         app = create_app(made, embedder=embedder, store=store, events=events, spans=spans)

@@ -12,17 +12,17 @@ import httpx2 as httpx
 TARGET = Path(__file__).parents[2] / "service" / "api" / "examples.json"
 REQUESTS = {
     "prompt": {"prompt": "What is the capital of France?", "num_samples": 10},
-    "unsure": {"prompt": "What is the name of my dog?", "effort": "low"},
+    "unsure": {"prompt": "What is the name of my dog?", "num_samples": 3},
     "candidate": {
         "prompt": "What is the capital of France?",
-        "effort": "low",
+        "num_samples": 3,
         "candidate": "It is Lyon.",
         "target_error": 0.2,
     },
     "samples": {
         "samples": ["Winston Churchill", "Winston Churchill", "Churchill", "Clement Attlee"],
         "source_label": "my-chatbot",
-        "return": ["modes", "spectrum"],
+        "return": ["modes"],
     },
 }
 

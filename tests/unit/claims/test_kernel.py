@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.claims.kernel import COMMON, NEGATION, ROLES, compared_texts, kernel_vectors, read_texts
+from service.claims.kernel import COMMON, NEGATION, compared_texts, kernel_vectors, read_texts
 from service.embedding.port import FACTS
 from service.spectral.spectrum import spectrum
 
@@ -40,7 +40,6 @@ def test_paraphrases_with_the_same_facts_are_close(first: str, second: str, ques
 NUMBERS = COMMON / (COMMON + 4.0)
 UNITS = (COMMON + 1.0) / (COMMON + 4.0)
 NAMES = COMMON / (COMMON + 1.0)
-EXCHANGED = np.sqrt(COMMON / (COMMON + ROLES))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +51,6 @@ EXCHANGED = np.sqrt(COMMON / (COMMON + ROLES))
         ("It costs $5", "It costs €5", "", UNITS),
         ("It is Rome.", "It is Milan.", QUESTION, NAMES),
         ("Rome", "Milan", QUESTION, NAMES),
-        ("the cat ate the mouse", "the mouse ate the cat", "", EXCHANGED),
         ("It is allowed", "It is not allowed", "", NEGATION),
         ("Hunde sind erlaubt", "Hunde sind nicht erlaubt", "", NEGATION),
         ("It is allowed", "It isn't allowed", "Why isn't it allowed?", 1.0),  # the question is negated
@@ -61,11 +59,6 @@ EXCHANGED = np.sqrt(COMMON / (COMMON + ROLES))
 )
 def test_different_facts_are_far(first: str, second: str, question: str, expected: float) -> None:
     assert kernel([first, second], question)[0, 1] == pytest.approx(expected)
-
-
-def test_exchanged_roles_leave_the_first_order_near_to_other_words() -> None:
-    found = kernel(["the cat ate the mouse", "the mouse was eaten", "the mouse ate the cat"])
-    assert found[0] == pytest.approx([1.0, 1.0, EXCHANGED])
 
 
 @settings(max_examples=60, deadline=None)

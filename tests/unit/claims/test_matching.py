@@ -94,7 +94,6 @@ def test_an_answer_agrees_differs_or_is_silent_by_its_nearest_sentence(
         ("It was Sydney.", "It was Sydney, with 5 million people.", True),
         ("It takes 30 days.", "It takes 30 months.", False),
         ("It takes 30 days.", "It takes 30.", True),
-        ("Spain beat Italy.", "Italy beat Spain.", False),
         ("Spain beat Italy.", "Spain, it was, beat Italy.", True),
     ],
 )
@@ -127,33 +126,6 @@ def test_answers_without_sentences_are_silent() -> None:
     [match_claim] = Matcher("a", ["", ""], {"a": np.ones(3)}, question="").matches()
     assert match_claim.support == Support(0, 0, 2)
     assert raw(match_claim) == pytest.approx((0.5, 0.0))
-
-
-def test_an_llm_compares_each_claim_with_the_sentences_that_speak_of_it() -> None:
-    claim, same, other = "It has 7 sides.", "It is a heptagon.", "It has 12 sides."
-    vectors = alike(claim, same, other)
-    matcher = Matcher([claim, other], [[other], [same], [same]], vectors, question="", references=[same])
-    row = {text: i for i, text in enumerate(matcher.texts[:2])}  # the sentences of the answers
-    first, second = matcher.groups()
-    assert first == ([row[other], row[same], 2, 4], [2, row[same], row[other]], [4])
-    assert second.order == [3, row[same], row[other]]
-    texts = [matcher.texts[i] for i in first.positions]
-    by_llm = np.array([[0.1 if (a == other) != (b == other) else 0.9 for b in texts] for a in texts])
-    [matched, _] = matcher.matches([by_llm, np.full((4, 4), np.nan)])
-    [unknown, _] = matcher.matches([np.full((4, 4), np.nan)] * 2)
-    [by_facts, _] = matcher.matches()
-    assert raw(unknown) == pytest.approx(raw(by_facts))
-    assert raw(matched)[1] > raw(by_facts)[1] + 0.2
-    assert (matched.support, matched.example) == (by_facts.support, by_facts.example)
-
-
-def test_a_claim_that_no_answer_speaks_of_is_not_compared() -> None:
-    vectors = dict(zip("ab", np.eye(2, dtype=np.float32), strict=True))
-    matcher = Matcher("a", ["b"], vectors, question="")
-    [group] = matcher.groups()
-    assert not group.order
-    [matched] = matcher.matches([np.ones((1, 1))])
-    assert matched.support == Support(0, 0, 1)
 
 
 def test_unusable_arguments_are_refused() -> None:

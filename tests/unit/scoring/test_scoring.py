@@ -11,7 +11,7 @@ import pytest
 
 from service.embedding.port import Embedded
 from service.llm.port import Generation, GenerationRequest, Message, Sampling, WirePrompt
-from service.scoring.judging import find_groups, find_modes
+from service.scoring.judging import find_modes
 from service.scoring.score import Mode, ScoreCommand
 from service.scoring.scorer import Scorer
 from service.spectral.conformal import ConformalReference
@@ -122,25 +122,3 @@ async def test_embedding_of_the_question_is_not_cut_by_the_answers() -> None:
     assert embedder.made[0] == "Who?"
     assert score.timings_ms.generate is not None
     assert score.timings_ms.embed > score.timings_ms.generate
-
-
-@pytest.mark.parametrize(
-    ("vectors", "index", "expected"),
-    [
-        # Eigenvectors of equal eigenvalues are arbitrary, and do not divide these answers.
-        (np.eye(2), [0, 1] * 5, [[0, 2, 4, 6, 8], [1, 3, 5, 7, 9]]),
-        (np.eye(3), [0, 1, 2, 0, 1, 2], [[0, 3], [1, 4], [2, 5]]),
-        (np.eye(7), [*range(7), 3], [[3, 7], [0], [1], [2], [4], [5], [6]]),
-        ([[1, 0], [0.8, 0.6], [0, 1]], [0, 1, 2, 0, 2, 0], [[0, 1, 3, 5], [2, 4]]),
-    ],
-)
-def test_samples_that_say_the_same_are_a_group(
-    vectors: Any, index: list[int], expected: list[list[int]]
-) -> None:
-    texts = [f"text {text}" for text in range(len(vectors))]
-    groups = find_groups(np.array(vectors, dtype=float), texts, np.array(index), 0.5)
-    assert [group.samples for group in groups] == expected
-    counts = np.bincount(index)
-    assert all(
-        counts[int(group.answer[-1])] == counts[np.array(index)[group.samples]].max() for group in groups
-    )
