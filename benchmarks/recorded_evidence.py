@@ -180,14 +180,8 @@ class Recorded:
         return Material(labelled.at(0))
 
     def served(self, m: int) -> tuple["Material", int]:
-        """Return the rows as P(correct) of a score judges them, and the number of answers of its map.
-
-        By `facts`, the judged text counts as one more answer if every row has its log-probability.
-        """
-        counting = self.full.counting_answer() if m and self._kernel == FACTS else None
-        if counting is None:
-            return self.material(m), max(m, 1)
-        return Material(counting.at(m + 1)), m + 1
+        """Return the rows as P(correct) of a score judges them, and the number of answers of its map."""
+        return self.material(m), max(m, 1)
 
 
 def recorded_vectors(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:

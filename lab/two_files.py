@@ -76,7 +76,7 @@ class TwoFiles(CrossValidated):
         """Return `judged` with its scores, by fits on the dev file."""
         dev = self.dev.rows.at(num_samples, one_text=True)
         maps = all_maps(dev, num_samples)
-        if judged.rows.missing_mass is None and not judged.by_tokens:
+        if judged.rows.missing_mass is None and not judged.tokens:
             maps.pop("evidence", None)
         base = np.full(len(judged), base_rate(dev.right))
         fold = stratified_folds(dev.right, FOLDS, self.rng(Stream.ANSWERS))

@@ -387,7 +387,7 @@ class CrossValidated:
 
 def all_maps(rows: Judged, num_samples: int, priors: PriorSource = no_prior) -> dict[str, AnyMap | None]:
     """Return every map fitted on the rows. With fewer than two answers, only "evidence" can be fitted."""
-    if rows.by_tokens:
+    if rows.tokens:
         return {"evidence": None}
     maps: dict[str, AnyMap | None] = {"raw": Identity()} if num_samples > 1 else {}
     methods = METHODS if num_samples > 1 else ()

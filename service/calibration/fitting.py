@@ -9,13 +9,12 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from service.calibration.calibration import Calibration, Method, Selector, answer_columns
+from service.calibration.calibration import Calibration, Method, Selector
 from service.calibration.labels import Judged, LabelledRows
 from service.calibration.material import DevSet
 from service.errors import InvalidDevData
 from service.spectral.correctness_model import (
     CorrectnessFit,
-    CorrectnessModel,
     fit_correctness,
     stratified_folds,
 )
@@ -226,20 +225,10 @@ def fit_points(
     one_per_group = None if full.groups is None else one_of_each(full.groups, rng)
     sizes = [*([1] if method == "evidence" else []), *fitted_sizes(num_samples)]
     own, decided = rows.at(0) if rows.serves_none else None, dict[int, OperatingPoint]()
-    tokens = own.tokens if own is not None and len(own) == len(rows) else {}
-    counting = rows.counting_answer()
     for done, size in enumerate(sizes, start=1):
         judged = full if size == num_samples else rows.at(size)
         fit_map = partial(fit, method=kind, prior=priors(kind, size))
         fitted = _decided(judged, fold, fit_map, one_per_group)
-        if tokens:
-            with_logprobs = _decided(replace(judged, tokens=tokens), fold, fit_map, one_per_group)
-            fitted = _with_logprobs(fitted, with_logprobs)
-        if counting is not None:
-            fit_map = partial(fit, method=kind, prior=priors(kind, size + 1))
-            # Refusals are counted among the drawn answers only, as in a score.
-            more = replace(counting.at(size + 1), refused=judged.refused)
-            fitted = _with_logprobs(fitted, _decided(more, fold, fit_map, None))
         decided[size] = replace(fitted, plain=_plain(method, judged.rows, fitted.map, size, priors))
         if progress is not None:
             progress(done, len(sizes))
@@ -293,7 +282,7 @@ def _decided(
     counted: NDArray[np.int_] | None,
 ) -> OperatingPoint:
     """Fit P(correct) and the selector. counted: one row of each group, for the bounds; None: all rows."""
-    map_ = None if rows.by_tokens else fit_map(rows.rows).map
+    map_ = None if rows.tokens else fit_map(rows.rows).map
     columns, by_fold = rows.columns(map_), None
     if map_ is not None:
         # Neither the map nor the model that predicts a row has seen it. The promise depends on that.
@@ -304,30 +293,5 @@ def _decided(
         counted = np.arange(len(rows)) if counted is None else counted
         # Texts that a score never lets through must not count here, or the promise is about other texts.
         counts = selective_counts(fit.held_out[counted], rows.right[counted], rows.supported[counted])
-        whole = None if rows.groups is None else _all_correct(fit.held_out, rows.right, fold, rows.groups)
-        selector = Selector(map_, fit.model, counts, rows.source, whole)
+        selector = Selector(map_, fit.model, counts, rows.source)
     return OperatingPoint(fit, rows.right, selector, map_, groups=rows.groups)
-
-
-def _with_logprobs(plain: OperatingPoint, better: OperatingPoint) -> OperatingPoint:
-    """Return the fit with the selector by log-probabilities, if its log loss on held-out rows is lower."""
-    if (
-        plain.selector is None
-        or better.selector is None
-        or plain.fit.scores is None
-        or better.fit.scores is None
-    ):
-        return plain
-    if better.fit.scores.log_loss >= plain.fit.scores.log_loss:
-        return plain
-    return replace(plain, selector=replace(plain.selector, with_logprobs=better.selector))
-
-
-def _all_correct(
-    held_out: Floats, right: Bools, fold: NDArray[np.int_], groups: NDArray[np.int_]
-) -> CorrectnessModel | None:
-    """Return the model that all claims of an answer are right, from their P(correct) (n,); None if none."""
-    first, of_claim = np.unique(groups, return_index=True, return_inverse=True)[1:]
-    columns = answer_columns(held_out, of_claim)
-    whole = np.bincount(of_claim, weights=~right) == 0
-    return fit_correctness(columns, whole, fold[first]).model

@@ -328,16 +328,12 @@ def claim_material(
     vectors: Vectors,
     num_samples: int,
     dimension: int,
-    same: Sequence[Sequence[Floats]] = (),
 ) -> DevSet:
-    """Return each claim as a row with its own verdict; the claims of a row form a group.
-
-    same: by row and claim, an LLM's comparisons; empty if no LLM compares them.
-    """
+    """Return each claim as a row with its own verdict; the claims of a row form a group."""
     made = list[tuple[DevRow, Answers, Floats]]()
     groups = list[int]()
     for group, (row, of_row) in enumerate(zip(rows, sentences, strict=True)):
-        answers = _answers(row, claim_matcher(row, of_row, vectors).matches(same[group] if same else ()))
+        answers = _answers(row, claim_matcher(row, of_row, vectors).matches())
         for claim, (matched, judged) in zip(row.claims, answers, strict=True):
             made.append((_row(row, claim), matched, judged))
             groups.append(group)

@@ -10,7 +10,6 @@ from difflib import get_close_matches
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    AliasChoices,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -91,20 +90,10 @@ class ClaimIn(_Strict):
         None, description="The value of the same name in a score's `claims`."
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_old_fields(cls, values: Any) -> Any:
-        """Drop the log-probability per word, which rows from before 0.4.0 have."""
-        if not isinstance(values, dict) or "logprob_per_word" not in values:
-            return values
-        # In those rows `least_logprob` covers all tokens.
-        dropped = {"logprob_per_word"} if "fact_logprob" in values else {"logprob_per_word", "least_logprob"}
-        return {name: value for name, value in values.items() if name not in dropped}
-
 
 # How doubtful a verdict is, by its rule. A wrong answer that shares a longer word or a number with a
 # reference may be right.
-_DOUBT = {"contained": 6, "spelling": 5, "contains": 3, "rouge_l": 3, "none": 2, "equal": 1, "given": 0}
+_DOUBT = {"contained": 6, "spelling": 5, "contains": 3, "none": 2, "equal": 1, "given": 0}
 _DOUBT_OF_A_NEAR_MISS = 4
 _LONGER_WORDS = re.compile(r"\d+|[^\W\d_]{4,}")
 
@@ -117,17 +106,12 @@ def _longer_words(text: str) -> set[str]:
 class Verdict:
     """The verdict of a calibration on the answer of a row.
 
-    `rule`: "given" (by the data), a rule of `service.claims.verdicts`, or "rouge_l" (F above 0.3;
-    calibrations from before 0.4.0).
+    `rule`: "given" (by the data), or a rule of `service.claims.verdicts`.
     """
 
     answer: str
     correct: bool
-    rule: Annotated[
-        Rule | Literal["given", "rouge_l"],
-        BeforeValidator(lambda name: "contains" if name == "reference_contained" else name),
-        Field(validation_alias=AliasChoices("rule", "why")),  # "why" before 0.4.0
-    ]
+    rule: Rule | Literal["given"]
 
     def doubt(self, references: Sequence[str]) -> int:
         """Return how doubtful the verdict is, 0 if the data gave it. Only the order of values matters."""

@@ -53,7 +53,7 @@ class CalibrateOptions(RequestModel):
     compare: Compare | None = Field(
         None,
         description="How answers are compared, as in `POST /score`. A calibration applies to one way only. "
-        "Left out: the service's setting.",
+        "Left out: the service's setting. Claims are never compared by the LLM.",
     )
     drawn_by: Literal["caller", "service"] = Field(
         "caller",

@@ -51,7 +51,6 @@ ORIGINS = {
 LABELLED = {
     "data": "the labels in the data",
     "rule": "comparing the words of answer and references",
-    "rouge_l": "ROUGE-L F above 0.3 against the best reference, or a reference in it",  # before 0.4.0
     "mixed": "the labels in the data, or the words of answer and references where there is no label",
 }
 RULES = {
@@ -60,7 +59,6 @@ RULES = {
     "contains": "contains a reference",
     "contained": "at least half of a reference",
     "spelling": "a reference in another spelling",
-    "rouge_l": "ROUGE-L F above 0.3",  # before 0.4.0
     "none": "no reference fits",
 }
 

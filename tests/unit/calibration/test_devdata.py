@@ -54,16 +54,6 @@ class TestRows:
         )
         assert rows_of(write_row(read)) == [read]
 
-    def test_claims_of_earlier_versions_are_read_without_removed_logprobs(self):
-        claim = {"text": "a is b", "correct": True}
-        (read,) = rows_of(
-            jsonl([{"prompt": "p", "claims": [claim | {"logprob_per_word": -1.0, "least_logprob": -2.0}]}])
-        )
-        assert read.claims == (ClaimIn(**claim),)
-        of_facts = {"fact_logprob": -1.0, "least_logprob": -0.5}
-        (read,) = rows_of(jsonl([{"prompt": "p", "claims": [claim | of_facts | {"logprob_per_word": -1.0}]}]))
-        assert read.claims == (ClaimIn(**claim, **of_facts),)
-
     @pytest.mark.parametrize(
         ("changed", "field", "message"),
         [

@@ -138,8 +138,6 @@ def test_opening_shows_the_change(report: dict[str, Any], text: str | None) -> N
     page = render(report)
     assert ("What would improve the result?" in page) == (text is not None)
     assert text is None or f"<dd>{text}</dd>" in page
-    del report["opening"]["change"]  # a report of an earlier release
-    assert "What would improve the result?" not in render(report)
 
 
 def test_every_text_of_others_is_escaped(report: dict[str, Any], page: str) -> None:
@@ -162,17 +160,6 @@ def test_labels_of_one_class(right: bool) -> None:
     assert f"Here all answers are {'right' if right else 'wrong'}" in text
     assert "The AUROC of λmax cannot be computed" in text
     assert "nan" not in text.lower().split()
-
-
-def test_report_of_an_older_version_opens(report: dict[str, Any]) -> None:
-    """It has the figures of Algorithm 1, too."""
-    page = render(report)
-    null: dict[str, Any] = {"mean": None, "low": None, "high": None, "p_value": None, "draws": 100}
-    for row in report["served"]:
-        row |= {"algorithm1_ece": 0.1, "algorithm1_drawn": null, "algorithm1_rescaled": null}
-        row |= {"cluster_sizes": [2, 3], "singletons": 1}
-    report["curves"]["algorithm1"] = {row["map"]: [] for row in report["served"]}
-    assert render(report) == page
 
 
 def test_missing_intervals_and_bounds_are_shown(report: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from service.calibration.calibration import Selector, Unit
 from service.calibration.rows import DevRow
 from service.calibration.store import SqlCalibrations, make_current
 from service.errors import Conflict, StoreUnavailable
 from service.jobs.model import JobError, JobOptions, Setup
 from service.jobs.store import JobEndedError, SqlJobs
 from service.llm.port import Draw
-from service.spectral.correctness_model import CorrectnessModel
 from service.store.database import (
     Database,
     activations,
@@ -32,8 +30,6 @@ from service.store.database import (
     sync_url,
 )
 from tests.support.calibrations import NASTY, add, calibration, fingerprint, rows
-from tests.support.decisions import selector
-from tests.support.evidence import by_evidence
 from tests.support.postgres import Cluster
 
 OPTIONS = JobOptions(name=NASTY)
@@ -166,28 +162,6 @@ class TestStore:
             assert "differ: model" in waiting.note
             await store.jobs.begin(drawn)
             assert (await store.jobs.running(drawn)).fingerprint == fingerprint()
-
-    @pytest.mark.parametrize("unit", ["answer", "claim"])
-    async def test_models_with_unknown_features_are_left_out(self, url: str, unit: Unit) -> None:
-        """Calibrations from before 0.4.0 contain them."""
-
-        def taking(*names: str) -> Selector:
-            number = len(names)
-            zeros, ones = (0.0,) * number, (1.0,) * number
-            return replace(selector(), model=CorrectnessModel(names, zeros, ones, ones, 0.0, zeros, ones))
-
-        selector_ = selector() if unit == "answer" else taking("logit_probability", "entropy")
-        gone = taking("logit_probability", "mean_log_probability")
-        selectors = {
-            0: taking("answer_log_probability_per_word"),
-            2: gone,
-            3: replace(selector_, with_logprobs=taking("entropy", "answer_least_log_probability")),
-        }
-        made = by_evidence(fingerprint=replace(fingerprint(), unit=unit), selectors=selectors)
-        async with opened(url) as store:
-            await add(store.calibrations, made, {})
-            read = await store.calibrations.get(made.id)
-        assert read is not None and read.selectors == {3: selector_}
 
     async def test_failed_job_keeps_its_answers_until_cancelled(self, url: str) -> None:
         async with opened(url) as store:
