@@ -37,7 +37,7 @@ from service.calibration.material import (
     texts_of,
     usable_rows,
 )
-from service.calibration.rows import DevRow, check_row, draws_from_json, draws_to_json
+from service.calibration.rows import DevRow, draws_from_json, draws_to_json
 from service.claims.comparison import Compare, Comparer, Comparison, Reply
 from service.embedding.port import (
     FACTS,
@@ -93,23 +93,11 @@ def _read(file: BinaryIO, limit: int | None) -> EvaluationFile:
     data = read_file(file)
     if len({row.samples is None for row in data.rows()}) > 1:
         raise InvalidDevData("Some rows carry samples and the rest do not: all must or none.")
-    rows = []
-    for line, raw in islice(data.raw_rows(), limit):
-        row = check_row(line, raw)
-        draws = supplied_draws(row.samples or (), row.logprobs)
-        tokens = _counts(raw.get("tokens") if isinstance(raw, dict) else None)
-        if len(tokens) == len(draws):
-            draws = tuple(replace(draw, num_tokens=n) for draw, n in zip(draws, tokens, strict=True))
-        rows.append(replace(row, draws=draws, complete=True))
+    rows = [
+        replace(row, draws=supplied_draws(row.samples or (), row.logprobs), complete=True)
+        for row in islice(data.rows(), limit)
+    ]
     return EvaluationFile(rows, data.num_rows)
-
-
-def _counts(values: object) -> Sequence[int]:
-    """Return the numbers of tokens; an empty tuple unless `values` is a list of numbers >= 1."""
-    if not isinstance(values, list):
-        return ()
-    good = all(isinstance(v, int | float) and not isinstance(v, bool) and v >= 1 for v in values)
-    return tuple(int(v) for v in values) if good else ()
 
 
 @dataclass(frozen=True, slots=True)

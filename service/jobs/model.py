@@ -100,7 +100,7 @@ class CalibrateForm(CalibrateOptions):
     """Dev data as a file, options as form fields."""
 
     file: bytes = Field(
-        description="JSONL, JSONL.gz or CSV in UTF-8. Rows have the same fields as `examples` in JSON.",
+        description="JSONL or CSV in UTF-8. Rows have the same fields as `examples` in JSON.",
         json_schema_extra={"format": "binary"},
     )
 

@@ -35,7 +35,7 @@ def test_both_files_are_accepted_and_mean_the_same() -> None:
 
 
 def test_every_field_of_a_row_is_documented() -> None:
-    assert table("| field |") == {*ROW_FIELDS} - {"tokens"}
+    assert table("| field |") == {*ROW_FIELDS}
 
 
 def test_every_warning_is_documented() -> None:
