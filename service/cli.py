@@ -98,7 +98,6 @@ def _log_from(level: str) -> None:
         "alembic",
         "aiosqlite",
         "sqlalchemy",
-        "sse_starlette",
     ):
         logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.getLogger().level))
 

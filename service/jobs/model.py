@@ -183,14 +183,7 @@ class Job(BaseModel):
     created_at: datetime = Field(description="Time of the request.")
     started_at: datetime | None = Field(description="Time of the first run.")
     finished_at: datetime | None = Field(description="Time of the end.")
-    links: dict[str, str] = Field(
-        description="Paths: `self` and `events`. After success also `report` and `calibration`."
-    )
-
-    @property
-    def finished(self) -> bool:
-        """Return True if the state is final."""
-        return self.state in ("succeeded", "failed", "cancelled")
+    links: dict[str, str] = Field(description="Paths: `self`. After success also `report` and `calibration`.")
 
 
 @dataclass(frozen=True, slots=True)

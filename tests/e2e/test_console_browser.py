@@ -3,6 +3,7 @@
 import gzip
 import json
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -219,10 +220,10 @@ def calibrated(url: str) -> list[str]:
         if ids:
             body["activate"] = "never"
         job = httpx.post(f"{url}/calibrate", json=body, timeout=60).raise_for_status().json()
-        with httpx.stream("GET", f"{url}/jobs/{job['id']}/events", timeout=PATIENCE_S) as events:
-            for _ in events.iter_lines():
-                pass
-        ids.append(httpx.get(f"{url}/jobs/{job['id']}").json()["calibration_id"])
+        while not job["finished_at"]:
+            time.sleep(0.05)
+            job = httpx.get(f"{url}/jobs/{job['id']}").raise_for_status().json()
+        ids.append(job["calibration_id"])
     return ids
 
 

@@ -16,6 +16,7 @@ from service.spectral.reliability import reliability_diagram
 from service.spectral.spectrum import spectrum
 from tests.support.alignment import reference_alignment
 from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.following import followed
 from tests.support.reports import FEW
 
 ROOT = Path(__file__).parents[2]
@@ -61,10 +62,7 @@ async def calibrated(http: httpx.AsyncClient, rows: list[dict[str, Any]], **opti
     )
     assert response.status_code == 202, response.text
     job = response.json()
-    async with http.stream("GET", f"/jobs/{job['id']}/events") as events:
-        async for line in events.aiter_lines():
-            if line.startswith("data:"):
-                job = json.loads(line.removeprefix("data:"))
+    job = await followed(http, job["id"])
     assert job["state"] == "succeeded", job
     return (await http.get(f"/calibrations/{job['calibration_id']}")).json()
 

@@ -82,7 +82,7 @@ class Case:
 
     async def again(self) -> Job:
         """Sample once more, as in a retry."""
-        if (await self.job()).finished:
+        if (await self.job()).finished_at:
             await self.store.retry(self.job_id)
         return await self.draw()
 
