@@ -1,9 +1,8 @@
 """The store: the same tests on SQLite and, if available, on a real PostgreSQL."""
 
 import asyncio
-import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -243,28 +242,6 @@ class TestStore:
         async with opened(url):
             pass
         assert await asyncio.to_thread(differences, url) == []
-
-
-async def test_update_deletes_the_evaluation_jobs_of_older_versions(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'store.db'}"
-    async with opened(url) as store:
-        evaluation, _ = await store.jobs.submit(rows(10), OPTIONS)
-        await asyncio.sleep(0.002)  # ids are ordered by time
-        calibration_job, _ = await store.jobs.submit(rows(10), OPTIONS)
-    with closing(sqlite3.connect(tmp_path / "store.db")) as old, old:
-        old.execute("UPDATE alembic_version SET version_num = '0003'")
-        old.execute("ALTER TABLE calibrations DROP COLUMN raw_projection_ece")
-        old.execute("CREATE TABLE evaluations (job_id VARCHAR(40) PRIMARY KEY, results JSON NOT NULL)")
-        options = "options = json_set(options, '$.dev_rows', 5)"
-        old.execute(f"UPDATE jobs SET kind = 'evaluate', {options} WHERE id = ?", (evaluation.id,))
-        old.execute("INSERT INTO evaluations VALUES (?, '{}')", (evaluation.id,))
-    async with opened(url) as store:
-        assert [job.id for job in await store.jobs.latest()] == [calibration_job.id]
-        assert list(await store.jobs.open_jobs()) == [calibration_job.id]
-        assert await store.jobs.get(evaluation.id) is None
-        assert await store.jobs.rows(evaluation.id) == []
-        assert len(await store.jobs.rows(calibration_job.id)) == 10
-    assert await asyncio.to_thread(differences, url) == []
 
 
 def differences(url: str) -> list[Any]:
