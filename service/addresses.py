@@ -1,10 +1,9 @@
-"""URLs of LLM and embedding servers, and the TLS context and proxies of the environment."""
+"""URLs of LLM and embedding servers, and the TLS context of the environment."""
 
 import os
 import ssl
 from functools import cache, lru_cache
 from ipaddress import ip_address
-from urllib.request import getproxies, proxy_bypass
 
 import certifi
 import httpx2
@@ -56,26 +55,6 @@ def tls() -> ssl.SSLContext:
         return ssl.create_default_context(cafile=file or (None if folder else certifi.where()), capath=folder)
     except OSError as error:
         raise ValueError(f"SSL_CERT_FILE={file} cannot be read: {error.strerror or error}.") from None
-
-
-def proxy_for(url: httpx2.URL) -> str | None:
-    """Return the environment's proxy for a URL, None for loopback. Raises ValueError for SOCKS."""
-    proxies = getproxies()
-    proxy = (proxies.get(url.scheme) or proxies.get("all") or "").strip()
-    if not proxy or is_loopback(url.host) or proxy_bypass(url.netloc.decode()):
-        return None
-    scheme, separator, _ = proxy.partition("://")
-    if not separator:
-        proxy = f"http://{proxy}"
-    elif scheme.lower() not in ("http", "https"):
-        raise ValueError(f"EIGENCAL_PROXIES_FROM_ENV: {scheme} proxies are not supported, use an HTTP proxy.")
-    try:
-        parsed = httpx2.URL(proxy)
-    except httpx2.InvalidURL as error:
-        raise ValueError(f"EIGENCAL_PROXIES_FROM_ENV: the proxy cannot be read: {error}.") from None
-    if not parsed.host or (parsed.port or 0) > MAX_PORT:
-        raise ValueError("EIGENCAL_PROXIES_FROM_ENV: the proxy names no host or no port that exists.")
-    return proxy
 
 
 def is_loopback(host: str) -> bool:

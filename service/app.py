@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -19,8 +19,8 @@ from service.admin.uploads import UploadThreads
 from service.api.admission import Admission
 from service.api.auth import Keys
 from service.api.errors import install
-from service.api.middleware import AnswerLimit, BodyLimit, RequestContext, StartupErrors
-from service.api.openapi import OpenApiApp, Problem, body_models
+from service.api.middleware import BodyLimit, RequestContext, StartupErrors
+from service.api.openapi import OpenApiApp, Problem
 from service.calibration.calibration import (
     CALLER,
     Calibration,
@@ -46,7 +46,7 @@ from service.jobs.runner import DurableJobs, JobSteps
 from service.jobs.store import SqlJobs
 from service.llm.admission import AdmissionQueue
 from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import Message, PromptShape, Sampling, shape_hash
+from service.llm.port import PLAIN, Message, PromptShape, Sampling, shape_hash
 from service.llm.weights import WeightsError
 from service.proxy import routes as openai
 from service.proxy.chat_score import ChatScorer
@@ -59,7 +59,7 @@ from service.scoring.metrics import Metrics
 from service.scoring.score import Serving
 from service.scoring.score_cache import MAX_SCORES, ScoreCache, ScoreStore
 from service.scoring.scorer import LiveLoad, Scorer
-from service.scoring.service import ScoringService
+from service.scoring.service import KINDS, ScoringService
 from service.scoring.telemetry import OtelEvents
 from service.settings import Settings
 from service.sharing import Threads
@@ -67,7 +67,6 @@ from service.spectral.resampling import DEFAULT as DEFAULT_RESAMPLES
 from service.spectral.resampling import Resamples
 from service.store.database import Database, shown, store_url
 from service.store.keys import SqlKeys
-from service.tracing import NO_SPANS, OtelSpans
 
 if TYPE_CHECKING:
     from service.jobs.engine import DbosEngine
@@ -83,7 +82,6 @@ EMBEDDER_PARTS = frozenset(
         "embedder_revision",
         "embedder_precision",
         "embedder_dimension",
-        "empty_answers",
         "kernel",
         "comparer",
     )
@@ -93,18 +91,15 @@ MIN_LLM_QUEUE = 16
 COMPARERS_SHARE = 1 / 8  # of the LLM's slots, for the comparisons of live scores
 JOBS_SHARE = 1 / 8  # of the LLM's slots, for calibrations, on all replicas together
 OTEL_VARIABLES = ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-OTEL_TRACES_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
 
 def prompt_shape(settings: Settings) -> PromptShape:
-    """Return the template around prompts. Raises ValueError for an invalid template or regex."""
-    return PromptShape(
-        settings.system_prompt, settings.few_shot, settings.prompt_template, settings.answer_regex
-    )
+    """Return the text around prompts. Raises ValueError for an invalid template."""
+    return PromptShape(settings.system_prompt, settings.prompt_template or PLAIN)
 
 
 def build_llm(settings: Settings, queue: AdmissionQueue | None = None) -> HttpLanguageModel:
-    """Return the client of the LLM server. Raises ValueError for an invalid template or regex."""
+    """Return the client of the LLM server. Raises ValueError for an invalid template."""
     return HttpLanguageModel(
         settings.llm_url,
         model=settings.llm_model,
@@ -113,8 +108,6 @@ def build_llm(settings: Settings, queue: AdmissionQueue | None = None) -> HttpLa
         shape=prompt_shape(settings),
         timeout_s=settings.llm_timeout_s,
         queue=queue or llm_queue(settings),
-        use_priority=settings.llm_priority,
-        proxies_from_env=settings.proxies_from_env,
     )
 
 
@@ -127,26 +120,23 @@ def build_embedder(settings: Settings) -> Embedder:
             settings.embedder_url,
             settings.embedder,
             api_key=settings.embedder_api_key.get_secret_value(),
-            empty_answers=settings.empty_answers,
             kernel=settings.kernel,
-            proxies_from_env=settings.proxies_from_env,
         )
     from service.embedding.local import SentenceTransformerEmbedder
 
     return SentenceTransformerEmbedder(
         settings.embedder,
         cache_dir=settings.data_dir / "weights",
-        empty_answers=settings.empty_answers,
         kernel=settings.kernel,
     )
 
 
-def build_sender(make: Callable[[], T], variables: Sequence[str]) -> T | None:
-    """Return a sender to a collector; None if no variable names a collector."""
-    if not any(os.environ.get(name) for name in variables):
+def build_events() -> OtelEvents | None:
+    """Return the sender of events to a collector; None if no variable names a collector."""
+    if not any(os.environ.get(name) for name in OTEL_VARIABLES):
         return None
     try:
-        return make()
+        return OtelEvents()
     except ImportError:
         # Not an error: the variables may be meant for other programs in the same environment.
         log.warning(
@@ -163,13 +153,9 @@ def serving_of(settings: Settings) -> Serving:
         top_p=settings.top_p,
         top_k=settings.top_k,
         max_tokens=settings.default_max_tokens(messages=False),
-        stop=settings.default_stop(messages=False),
+        stop=tuple(settings.stop),
     )
-    messages_sampling = replace(
-        sampling,
-        max_tokens=settings.default_max_tokens(messages=True),
-        stop=settings.default_stop(messages=True),
-    )
+    messages_sampling = replace(sampling, max_tokens=settings.default_max_tokens(messages=True), stop=())
     return Serving(settings.num_samples, sampling, messages_sampling, target_error=settings.target_error)
 
 
@@ -183,7 +169,6 @@ def job_setup(settings: Settings, llm: HttpLanguageModel, serving: Serving) -> S
     return Setup(
         {
             "embedder": settings.embedder,
-            "empty_answers": settings.empty_answers,
             "kernel": settings.kernel,
             # Left out otherwise, as in jobs from before there was this setting.
             **({"compare": settings.compare} if settings.compare == "llm" else {}),
@@ -382,16 +367,6 @@ def about(settings: Settings, serving: Serving, llm: HttpLanguageModel, embedder
     )
 
 
-# The paths that are counted and traced, with their kinds.
-KINDS: Mapping[str, str] = {
-    "/score": "score",
-    "/score/batch": "batch",
-    "/v1/chat/completions": "chat",
-    "/v1/completions": "chat",
-    "/v1/responses": "chat",
-    "/verify": "gateway",
-}
-
 # Uploads, which have two forms each, and the body of errors. FastAPI does not find them in the routes.
 MORE_MODELS: list[type[BaseModel]] = [CalibrateRequest, CalibrateForm, Problem]
 
@@ -410,7 +385,6 @@ def create_app(
     embedder: Embedder | None = None,
     store: Replica | None = None,
     events: OtelEvents | None = None,
-    spans: OtelSpans | None = None,
     resamples: Resamples = DEFAULT_RESAMPLES,
 ) -> FastAPI:
     """Return the application. The given components replace those that the settings ask for.
@@ -448,8 +422,7 @@ def create_app(
         score=settings.score_key.get_secret_value(),
         host=None if settings.allow_open else settings.host,
     )
-    events = events or build_sender(OtelEvents, OTEL_VARIABLES)
-    spans = spans or build_sender(OtelSpans, OTEL_TRACES_VARIABLES)
+    events = events or build_events()
 
     def in_force() -> list[Calibration]:
         keys_now = {fingerprint.key() for fingerprint in own()}
@@ -492,7 +465,6 @@ def create_app(
         default=packaged(embedder.kernel) if settings.default_calibration else None,
         claims=ClaimScorer(settings.claims_from_characters, threads=threads),
         threads=threads,
-        spans=spans or NO_SPANS,
     )
     service = ScoringService(scorer, serving, kept, admission, metrics)
     chat = Chat(
@@ -500,26 +472,24 @@ def create_app(
             settings.llm_url,
             api_key=settings.llm_api_key.get_secret_value(),
             silence_s=max(settings.llm_timeout_s, SILENCE_S),
-            proxies_from_env=settings.proxies_from_env,
         ),
         service=service,
         scorer=ChatScorer(scorer, prompt_shape(settings), reporter(service)),
-        spans=spans or NO_SPANS,
         one_call=partial(queue.one_call, settings.llm_timeout_s),
         mode=settings.chat_mode,
         deadline_s=settings.chat_deadline_s,
         num_samples=settings.chat_num_samples,
         abstain=settings.abstain,
         abstain_text=settings.abstain_text,
-        abstain_fail_open=settings.abstain_fail_open,
     )
-    senders = [sender for sender in (events, spans) if sender is not None]
     parts = [metrics, threads, uploads, embedder, llm, chat.upstream, store, api_keys, kept, chat.scorer]
+    if events is not None:
+        parts.insert(0, events)
     app = OpenApiApp(
         title="Eigencal",
         version=__version__,
         description=DESCRIPTION,
-        lifespan=_lifespan([*senders, *parts], partial(about, settings, serving, llm, embedder)),
+        lifespan=_lifespan(parts, partial(about, settings, serving, llm, embedder)),
         docs_url=None,  # FastAPI's pages fetch their scripts from other hosts; ours is in `admin.health`
         redoc_url=None,
     )
@@ -542,14 +512,12 @@ def create_app(
     app.more_models = [*MORE_MODELS]
     for routes in (score, openai, verify, jobs, calibrations, keys, health):
         app.include_router(routes.router)
-        app.more_models += body_models(routes.router)
     app.include_router(console.router)
     app.mount("/console", console.files())
     install(app)
     # The middleware added last sees a request first, so refusals of BodyLimit have ids from RequestContext.
     app.add_middleware(BodyLimit)
-    app.add_middleware(AnswerLimit)
-    app.add_middleware(RequestContext, kinds=KINDS, responded=metrics.responded, spans=spans or NO_SPANS)
+    app.add_middleware(RequestContext, kinds=KINDS, responded=metrics.responded)
     app.add_middleware(StartupErrors, errors=(EigencalError, WeightsError, OSError))
     return app
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from service.settings import PREFIX, REMOVED, Settings, unknown_variables
+from service.settings import PREFIX, Settings, unknown_variables
 
 # Commands import their own modules, so that `--help` and `weights fetch` need not load the application.
 
@@ -56,8 +56,6 @@ def serve() -> None:
     _warn_of_unknown_variables()
     try:
         _check_address(settings.host, settings.port)
-        if settings.health_port is not None:
-            _check_address(settings.host, settings.health_port, "EIGENCAL_HEALTH_PORT")
         app = create_app(settings)
     except (ValueError, OSError) as error:
         typer.echo(f"Cannot start: {error}", err=True)
@@ -71,13 +69,12 @@ def serve() -> None:
         app,
         host=settings.host,
         port=settings.port,
-        health_port=settings.health_port,
         log_level=settings.log_level,
         write_timeout_s=settings.write_timeout_s,
     )
 
 
-def _check_address(host: str, port: int, setting: str = "EIGENCAL_PORT") -> None:
+def _check_address(host: str, port: int) -> None:
     """Raise OSError if the address cannot be used. uvicorn would notice only after minutes of loading."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -85,7 +82,7 @@ def _check_address(host: str, port: int, setting: str = "EIGENCAL_PORT") -> None
             return
     except (OSError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or "no host name"
-        raise OSError(f"EIGENCAL_HOST={host} {setting}={port} cannot be used: {why}.") from None
+        raise OSError(f"EIGENCAL_HOST={host} EIGENCAL_PORT={port} cannot be used: {why}.") from None
 
 
 def _log_from(level: str) -> None:
@@ -104,10 +101,8 @@ def _log_from(level: str) -> None:
 
 def _warn_of_unknown_variables() -> None:
     """Log a warning for each variable that is not a setting, for example a mistyped one."""
-    for name, nearest in unknown_variables(os.environ).items():
-        meant = f" (did you mean {nearest}?)" if nearest else ""
-        hint = REMOVED.get(name.upper(), meant)
-        logging.getLogger("service").warning("%s is not a setting and is ignored%s.", name, hint)
+    for name in unknown_variables(os.environ):
+        logging.getLogger("service").warning("%s is not a setting and is ignored.", name)
 
 
 @cli.command("migrate")

@@ -5,29 +5,34 @@ import json
 import random
 import re
 import time
-from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from copy import copy
 from email.utils import mktime_tz, parsedate_tz
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TypeVar
 
 import httpx2
 
-from service.addresses import proxy_for, tls
+from service.addresses import is_loopback, tls
 from service.errors import EigencalError
-from service.transport import Transport
 
 T = TypeVar("T")
 CONNECT_TIMEOUT_S = 5.0
+KEEPALIVE_S = 3.0  # uvicorn closes idle connections after 5 s
 # Transient status codes. 400 is excluded because the same request fails again, 500 because the request may
 # have caused it. 520, 522 and 524 are Cloudflare's, 529 is an overloaded server.
 TRY_AGAIN = frozenset({408, 409, 425, 429, 502, 503, 504, 520, 522, 524, 529})
-# Codes and messages of accounts without credit. Google's quota of a minute reads like OpenAI's of a month.
-_NO_CREDIT = re.compile(
-    r"insufficient[_ ](?:quota|balance|credit|fund)|billing_(?:not_active|hard_limit)|credit balance"
-    r"|exceeded_current_quota|account is (?:not active|suspended)|欠费|余额不足",
-    re.IGNORECASE,
+# Codes of accounts without credit: a 429 that stays until somebody pays.
+NO_CREDIT = frozenset(
+    {
+        "insufficient_quota",
+        "insufficient_balance",
+        "insufficient_credits",
+        "billing_not_active",
+        "billing_hard_limit_reached",
+        "exceeded_current_quota_error",
+    }
 )
 MAX_RETRY_AFTER_S = 60.0  # the most that is reported to callers: the server may recover long before its own
 BACKOFF_S = 0.2  # before the second attempt; doubled before each further attempt
@@ -36,11 +41,12 @@ CHECK_KEPT_S = 1.0
 
 
 class Connections:
-    """HTTP calls to one server, each on a connection of its own (see `Transport`).
+    """HTTP calls to one server.
 
     `base`: user and password of the URL take precedence over `api_key`. `silence_s` limits each read and
-    each write; None: no limit. `proxies_from_env`: use HTTP_PROXY and the like. `transport` replaces the
-    network in tests. Raises ValueError for a SOCKS proxy and for a bad SSL_CERT_FILE.
+    each write; None: no limit. Servers beyond loopback are reached through the proxies of the environment
+    (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY). `transport` replaces the network in tests. Raises
+    ValueError for a proxy that cannot be used and for a bad SSL_CERT_FILE.
     """
 
     def __init__(
@@ -49,18 +55,27 @@ class Connections:
         *,
         api_key: str = "",
         silence_s: float | None = None,
-        proxies_from_env: bool = False,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         # Responses are not compressed: events are read and forwarded as they come.
-        self._headers = {"Accept-Encoding": "identity", "Content-Type": "application/json"}
-        if base.userinfo:
-            credentials = b64encode(f"{base.username}:{base.password}".encode()).decode()
-            self._headers["Authorization"] = f"Basic {credentials}"
-        elif api_key:
-            self._headers["Authorization"] = f"Bearer {api_key}"
-        self._timeout = httpx2.Timeout(silence_s, connect=CONNECT_TIMEOUT_S).as_dict()
-        self._transport = transport or Transport(tls(), proxy_for(base) if proxies_from_env else None)
+        headers = {"Accept-Encoding": "identity", "Content-Type": "application/json"}
+        if api_key:
+            headers["Authorization"] = f"Bearer {api_key}"
+        try:
+            self._client = httpx2.AsyncClient(
+                headers=headers,
+                timeout=httpx2.Timeout(silence_s, connect=CONNECT_TIMEOUT_S),
+                limits=httpx2.Limits(
+                    max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEEPALIVE_S
+                ),
+                cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # keeps no cookie
+                verify=tls(),
+                trust_env=not is_loopback(base.host),
+                transport=transport,
+            )
+        except (ImportError, httpx2.InvalidURL) as error:
+            names = "HTTP_PROXY, HTTPS_PROXY or ALL_PROXY"
+            raise ValueError(f"The proxy of {names} cannot be used: {error}") from None
 
     @asynccontextmanager
     async def stream(
@@ -74,22 +89,14 @@ class Connections:
 
         Redirects are not followed and cookies are not kept. Raises httpx2.TransportError.
         """
-        request = httpx2.Request(
-            method,
-            url,
-            headers={**self._headers, **(headers or {})},
-            content=content,
-            extensions={"timeout": self._timeout},
-        )
-        response = await self._transport.handle_async_request(request)
-        try:
+        if self._client.is_closed:
+            raise httpx2.ConnectError("The connections have been closed.")
+        async with self._client.stream(method, url, content=content, headers=headers) as response:
             yield response
-        finally:
-            await response.aclose()
 
     async def close(self) -> None:
-        """Close idle connections now, and connections of running calls when the calls end; idempotent."""
-        await self._transport.aclose()
+        """Close all connections; idempotent."""
+        await self._client.aclose()
 
 
 # Retries and checks
@@ -107,8 +114,12 @@ def retry_after_s(response: httpx2.Response) -> float | None:
 
 
 def is_out_of_credit(body: bytes) -> bool:
-    """Return True for a 429 that stays until somebody pays."""
-    return any(map(_NO_CREDIT.search, (body.decode("utf-8", "replace"), error_message(body))))
+    """Return True for an error of an account without credit."""
+    with suppress(ValueError, RecursionError):
+        error = json.loads(body)
+        error = error.get("error", error) if isinstance(error, dict) else None
+        return isinstance(error, dict) and not NO_CREDIT.isdisjoint(map(str, error.values()))
+    return False
 
 
 def error_message(body: bytes) -> str:

@@ -1,11 +1,9 @@
-"""The HTTP server: uvicorn with time limits for slow peers, and an optional second port for probes."""
+"""The HTTP server: uvicorn with time limits for slow peers."""
 
 import asyncio
 import contextlib
 import select
 import sys
-from collections.abc import Iterator
-from socket import socket
 from typing import Any, ClassVar
 
 import h11
@@ -13,10 +11,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from service.admin.health import ProbeApp
-
 MAX_CONNECTIONS = 700  # and requests at once; further requests get 503
-MAX_PROBES = 100
 HEAD_S = 10.0  # time limit for the head of a request
 BODY_S, BODY_BYTES = 30.0, 64 << 10  # time limit for this many bytes of a body, or the last ones
 STOP_S = 30  # time limit for running requests when the service stops
@@ -139,42 +134,8 @@ def http_options(write_timeout_s: float = 30.0) -> dict[str, Any]:
     }
 
 
-class ProbeServer(uvicorn.Server):
-    """The server of the health port, which the main server stops."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave signals to the main server."""
-        yield
-
-
-class Server(uvicorn.Server):
-    """The main server, which also runs the server of the health port."""
-
-    def __init__(self, config: uvicorn.Config, probes: uvicorn.Config | None = None) -> None:
-        super().__init__(config)
-        self.probes = None if probes is None else ProbeServer(probes)
-        self._probing: asyncio.Task[None] | None = None
-
-    async def startup(self, sockets: list[socket] | None = None) -> None:
-        """Start the application, then listen on both ports."""
-        await super().startup(sockets)
-        if self.probes is not None:
-            self._probing = asyncio.create_task(self.probes.serve(), name="probes")
-
-    async def shutdown(self, sockets: list[socket] | None = None) -> None:
-        """Stop. Probes are answered until all other requests have ended."""
-        await super().shutdown(sockets)
-        if self.probes is not None and self._probing is not None:
-            self.probes.should_exit = True
-            await self._probing
-
-
-def run(
-    app: ASGIApp, *, host: str, port: int, health_port: int | None, log_level: str, write_timeout_s: float
-) -> None:
-    """Serve until a signal arrives. health_port: second port, for probes; None: no second port."""
-    options = http_options(write_timeout_s)
+def run(app: ASGIApp, *, host: str, port: int, log_level: str, write_timeout_s: float) -> None:
+    """Serve until a signal arrives."""
     config = uvicorn.Config(
         app,
         host=host,
@@ -182,22 +143,9 @@ def run(
         log_level=log_level,
         access_log=log_level == "debug",
         timeout_graceful_shutdown=STOP_S,
-        **options,
+        **http_options(write_timeout_s),
     )
-    probes = None
-    if health_port is not None:
-        options = http_options(write_timeout_s) | {"limit_concurrency": MAX_PROBES}
-        probes = uvicorn.Config(
-            ProbeApp(app),
-            host=host,
-            port=health_port,
-            log_level=log_level,
-            access_log=False,
-            lifespan="off",
-            timeout_graceful_shutdown=1,
-            **options,
-        )
-    server = Server(config, probes)
+    server = uvicorn.Server(config)
     with contextlib.suppress(KeyboardInterrupt):
         server.run()
     if not server.started:

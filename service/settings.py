@@ -4,11 +4,10 @@ The descriptions of the fields are their documentation. A test checks the table 
 """
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr, ValidationInfo, field_validator
+from pydantic import Field, SecretStr, field_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -17,10 +16,6 @@ FOR_TESTS = f"{PREFIX}TEST_"
 # Default limits on the tokens of an answer: a few sentences, and one line. Chats were cut short at 64, and
 # on two cores twenty answers of 512 take longer than the default timeout.
 CHAT_TOKENS, SHORT_TOKENS = 256, 64
-# Former settings, and what to do in place of them.
-REMOVED = {
-    "EIGENCAL_LLM_BACKEND": ": the LLM is the server at EIGENCAL_LLM_URL. A small one: python -m demo serve"
-}
 
 
 class Settings(BaseSettings):
@@ -32,12 +27,6 @@ class Settings(BaseSettings):
 
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on.")
-    health_port: int | None = Field(
-        None,
-        ge=0,
-        le=65535,
-        description="Second port, only for `/healthz`, `/readyz` and `/metrics`; unset: none.",
-    )
     write_timeout_s: float = Field(
         30.0,
         gt=0,
@@ -83,25 +72,14 @@ class Settings(BaseSettings):
         "Calibrations of all replicas use at most an eighth, and one row at a time while scores run. A "
         "quarter of this number (at least 16) may wait; further requests are refused.",
     )
-    llm_priority: bool = Field(
-        False,
-        description="Send vLLM's `priority` (needs `--scheduling-policy priority`): answers to chats first, "
-        "then scores, then calibrations.",
-    )
 
     system_prompt: str = Field(
         "", description="System message before prompts, and before messages without one."
     )
-    few_shot: str = Field("", description="Text before every prompt.")
     prompt_template: str = Field(
         "",
-        description="Template around `{prompt}`; empty: `Q: {prompt}\\nA:` after few-shot text, else the "
+        description="Template around a prompt, with `{prompt}` in it. It may hold examples. Empty: the "
         "prompt alone.",
-    )
-    answer_regex: str = Field(
-        "",
-        description="Regex that extracts the answer from the output: group 1, or the whole match; empty: the "
-        "whole output.",
     )
 
     num_samples: int = Field(20, ge=2, le=256, description="Answers drawn for a score by default.")
@@ -113,12 +91,10 @@ class Settings(BaseSettings):
         ge=1,
         le=32768,
         description=f"Maximum number of tokens of an answer; unset: {CHAT_TOKENS} with the chat API, "
-        f"{SHORT_TOKENS} with few-shot text or completions.",
+        f"{SHORT_TOKENS} with completions.",
     )
-    stop: list[Annotated[str, Field(min_length=1, max_length=256)]] | None = Field(
-        None,
-        max_length=16,
-        description="JSON list of strings that end an answer; unset: newline after few-shot text, else none.",
+    stop: list[Annotated[str, Field(min_length=1, max_length=256)]] = Field(
+        [], max_length=16, description="JSON list of strings that end an answer to a prompt."
     )
 
     target_error: float | None = Field(
@@ -159,10 +135,6 @@ class Settings(BaseSettings):
     abstain_text: str = Field(
         "I am not sure enough to answer this.", description="Text in place of a withheld answer."
     )
-    abstain_fail_open: bool = Field(
-        False,
-        description="Let answers through that cannot be judged: no score, a late score, no P(correct).",
-    )
     score_ttl_s: float = Field(
         3600.0,
         ge=0,
@@ -173,12 +145,6 @@ class Settings(BaseSettings):
 
     embedder: str = Field(
         "all-mpnet-base-v2", description="Sentence embedder: a packaged name, a folder, or a hub name."
-    )
-    empty_answers: Literal["failed", "outcome", "embedded"] = Field(
-        "failed",
-        description="Answers without text (empty, or only reasoning or a tool call): `failed` does not count "
-        "them; `outcome` counts them as one meaning, orthogonal to all others; `embedded` embeds the text "
-        '"", which some embeddings servers refuse.',
     )
     kernel: Literal["facts", "paper"] = Field(
         "facts",
@@ -198,19 +164,6 @@ class Settings(BaseSettings):
     embedder_api_key: SecretStr = Field(
         SecretStr(""), description="Bearer key sent to the embeddings server."
     )
-    proxies_from_env: bool = Field(
-        False,
-        description="Use the HTTP proxies of HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY for the LLM and "
-        "embeddings servers, except on loopback.",
-    )
-
-    @field_validator("health_port")
-    @classmethod
-    def second_port(cls, port: int | None, info: ValidationInfo) -> int | None:
-        """Refuse the port that the API listens on."""
-        if port and port == info.data.get("port"):
-            raise PydanticCustomError("port", "The health port must differ from EIGENCAL_PORT.")
-        return port
 
     @field_validator("embedder")
     @classmethod
@@ -237,31 +190,20 @@ class Settings(BaseSettings):
         """Return the database URL, or the URL of the default file if none is set."""
         return self.database_url or f"sqlite:///{self.data_dir / 'eigencal.db'}"
 
-    def default_stop(self, *, messages: bool) -> tuple[str, ...]:
-        """Return the stop strings of a request without its own."""
-        if self.stop is not None:
-            return tuple(self.stop)
-        return ("\n",) if self.few_shot and not messages else ()
-
     def default_max_tokens(self, *, messages: bool) -> int:
         """Return the limit on the tokens of an answer to a request without its own."""
         if self.max_tokens is not None:
             return self.max_tokens
-        chat = messages or (self.llm_api == "chat" and not self.few_shot)
-        return CHAT_TOKENS if chat else SHORT_TOKENS
+        return CHAT_TOKENS if messages or self.llm_api == "chat" else SHORT_TOKENS
 
 
-def unknown_variables(names: Iterable[str]) -> dict[str, str]:
-    """Return the environment variables with the prefix that are not settings, each with the nearest setting.
-
-    "" if no setting is near. Variables of the tests are excluded.
-    """
-    setting_names = [f"{PREFIX}{name.upper()}" for name in Settings.model_fields]
-    unknown = sorted(
+def unknown_variables(names: Iterable[str]) -> list[str]:
+    """Return the environment variables with the prefix that are not settings, except those of the tests."""
+    settings = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
+    return sorted(
         name
         for name in names
-        if (upper := name.upper()).startswith(PREFIX)
-        and upper not in setting_names
-        and not upper.startswith(FOR_TESTS)
+        if name.upper().startswith(PREFIX)
+        and name.upper() not in settings
+        and not name.upper().startswith(FOR_TESTS)
     )
-    return {name: next(iter(get_close_matches(name.upper(), setting_names, 1, 0.8)), "") for name in unknown}

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Body, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from service.admin.jobs import CODES, EXAMPLES, JOB, accepted, example, queued
 from service.admin.services import CalibrationId, Services, ServicesDep, no_calibration
 from service.api.auth import BEARER, admin_scope
-from service.api.bodies import BAD_BODY, JsonBody, JsonRoute
+from service.api.bodies import BAD_BODY, guarded
 from service.api.middleware import FRAMED
 from service.api.openapi import json_or_page, responses
 from service.api.pages import HTML, VARY, prefers, redirect
@@ -34,15 +34,15 @@ from service.spectral.selective import CONFIDENCE, lowest_error, promise
 router = APIRouter(
     prefix="/calibrations",
     tags=["calibrations"],
-    dependencies=[Depends(admin_scope)],
-    route_class=JsonRoute,
+    route_class=guarded(admin_scope),
 )
 
 NDJSON = "application/x-ndjson"
 MAX_VERDICTS = 1000  # of a report; the export has all
 CALIBRATION, ACTIVATION = EXAMPLES["calibration"], EXAMPLES["activation"]
 ROW = '{"id": "0", "prompt": "Who wrote Emma?", "reference": "Jane Austen", "samples": ["Austen", "Eliot"]}\n'
-CORRECTIONS = {"two rows": {"rows": [{"line": 12, "correct": False}, {"id": "q31", "correct": True}]}}
+_TWO = {"rows": [{"line": 12, "correct": False}, {"id": "q31", "correct": True}]}
+CORRECTIONS: dict[str, Any] = {"two rows": {"value": _TWO}}
 
 
 class ParametersOut(BaseModel):
@@ -217,7 +217,7 @@ async def post_activate(request: Request, app: ServicesDep, calibration_id: Cali
 async def patch_rows(
     app: ServicesDep,
     calibration_id: CalibrationId,
-    body: Annotated[CorrectionsRequest, Depends(JsonBody(CorrectionsRequest, CORRECTIONS))],
+    body: Annotated[CorrectionsRequest, Body(openapi_examples=CORRECTIONS)],
 ) -> Response:
     """Start a job that fits another calibration on the same rows and answers, with corrected verdicts.
 

@@ -15,7 +15,6 @@ from fastapi.openapi.docs import get_swagger_ui_html
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, HTMLResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service import __version__
 from service.admin.services import Services, ServicesDep
@@ -162,22 +161,6 @@ async def metrics(app: ServicesDep) -> Response:
         jobs = {str(state): count for state, count in (await app.jobs.store.by_state()).items()}
     text = app.metrics.text({part: state == "ok" for part, state in states.items()}, jobs)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
-
-
-PROBES = frozenset({"/health", "/healthz", "/readyz", "/metrics"})
-
-
-class ProbeApp:
-    """Passes requests for `PROBES` on to the application and responds to all others with 404."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request. The application refuses malformed requests on any path."""
-        if scope["type"] == "http" and scope["path"] not in PROBES:
-            scope = {**scope, "path": "/not-a-probe", "raw_path": b"/not-a-probe"}
-        await self._app(scope, receive, send)
 
 
 # Swagger UI. Its files are served from here, for use without a network. URLs are relative, so that the page

@@ -5,12 +5,12 @@ import re
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path
+from fastapi import APIRouter, Body, Depends, Path
 from pydantic import AwareDatetime, BaseModel, Field, field_validator
 from starlette.responses import Response
 
 from service.api.auth import BEARER, KEY_CODES, Keys, admin_scope, keys_of
-from service.api.bodies import BAD_BODY, JsonBody, JsonRoute, RequestModel
+from service.api.bodies import BAD_BODY, RequestModel, guarded
 from service.api.openapi import responses
 from service.errors import InvalidRequest, NotFound
 from service.store.keys import Key, Scope, State
@@ -95,7 +95,7 @@ def key_view(key: Key, now: datetime) -> dict[str, Any]:
 # GET|POST /keys, DELETE /keys/{id}.
 
 log = logging.getLogger(__name__)
-router = APIRouter(prefix="/keys", tags=["keys"], dependencies=[Depends(admin_scope)], route_class=JsonRoute)
+router = APIRouter(prefix="/keys", tags=["keys"], route_class=guarded(admin_scope))
 
 CODES = (*KEY_CODES, "internal")
 CLOSED = {
@@ -136,7 +136,7 @@ async def get_keys(keys: KeysDep) -> list[KeyOut]:
 async def post_key(
     response: Response,
     keys: KeysDep,
-    body: Annotated[KeyRequest, Depends(JsonBody(KeyRequest, {"for a year": _REQUEST}))],
+    body: Annotated[KeyRequest, Body(openapi_examples={"for a year": {"value": _REQUEST}})],
 ) -> MadeKey:
     """Create a key that works immediately on every replica. The key is shown only in this response.
 

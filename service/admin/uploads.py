@@ -83,7 +83,7 @@ def _options(sent: dict[str, Any], *, strings: bool) -> JobOptions:
         read = CalibrateOptions.model_validate_strings if strings else CalibrateOptions.model_validate
         options = read(sent, strict=not strings)  # a form has only strings, JSON has types
     except ValidationError as error:
-        raise refusal(error, CalibrateOptions) from None
+        raise refusal(error) from None
     return JobOptions(**options.model_dump(exclude_none=True))
 
 

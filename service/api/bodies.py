@@ -1,9 +1,9 @@
-"""JSON bodies parsed directly into models, and work and streams that end when their caller disconnects."""
+"""Bodies of requests and streams of responses, and work that ends when its caller disconnects."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from fastapi import Request
 from fastapi.routing import APIRoute
@@ -13,15 +13,12 @@ from pydantic_core import CoreSchema
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from service.api.errors import MAX_LISTED, invalid_request
+from service.api.errors import invalid_request
 from service.errors import InvalidRequest, UnsupportedMediaType
-from service.field_names import describe_unknown
-from service.heavy_json import MAX_FAULTS, MAX_VALUES, is_heavy
+from service.llm.sse import MAX_VALUES, is_heavy
 
-Body = TypeVar("Body", bound=BaseModel)
 T = TypeVar("T")
 CLIENT_CLOSED_REQUEST = 499
-REF = "#/components/schemas/{model}"
 
 
 class RequestModel(BaseModel):
@@ -58,46 +55,27 @@ class RequestModel(BaseModel):
 BAD_BODY = ("invalid_request", "body_too_large", "unsupported_media_type")
 
 
-class JsonBody(Generic[Body]):
-    """A dependency that parses the JSON body as a model.
+def guarded(*guards: Callable[[Request], Awaitable[None]]) -> type[APIRoute]:
+    """Return a class of routes that call the guards before FastAPI reads the body.
 
-    Raises UnsupportedMediaType, InvalidRequest and BodyTooLarge. FastAPI would read the body before it checks
-    the key, and its errors would repeat the input. `JsonRoute` puts the model into the OpenAPI document.
-    examples: requests by name, for that document.
+    Bodies must be JSON, and of a length that is parsed in milliseconds.
     """
 
-    def __init__(
-        self,
-        model: type[Body],
-        examples: Mapping[str, Any] | None = None,
-        *,
-        max_values: int = MAX_VALUES,
-    ) -> None:
-        self.model, self.max_values = model, max_values
-        self._examples = {name: {"value": value} for name, value in (examples or {}).items()}
+    class GuardedRoute(APIRoute):
+        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+            handle = super().get_route_handler()
 
-    async def __call__(self, request: Request) -> Body:
-        """Return the parsed body."""
-        require_json(request)
-        return parse(await request.body(), self.model, self.max_values)
+            async def handle_guarded(request: Request) -> Response:
+                for guard in guards:
+                    await guard(request)
+                if self.body_field is not None:
+                    require_json(request)
+                    refuse_heavy(await request.body())
+                return await handle(request)
 
-    def described(self) -> dict[str, Any]:
-        """Return the OpenAPI entry of the body."""
-        content: dict[str, Any] = {"schema": {"$ref": REF.format(model=self.model.__name__)}}
-        if self._examples:
-            content["examples"] = self._examples
-        return {"required": True, "content": {"application/json": content}}
+            return handle_guarded
 
-
-class JsonRoute(APIRoute):
-    """A route that documents its `JsonBody`, if it has one."""
-
-    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
-        super().__init__(path, endpoint, **options)
-        bodies = [part.call for part in self.dependant.dependencies if isinstance(part.call, JsonBody)]
-        self.json_body: JsonBody[Any] | None = bodies[0] if bodies else None
-        if self.json_body is not None:
-            self.openapi_extra = {**(self.openapi_extra or {}), "requestBody": self.json_body.described()}
+    return GuardedRoute
 
 
 def require_json(request: Request) -> None:
@@ -110,36 +88,19 @@ def require_json(request: Request) -> None:
         raise UnsupportedMediaType("Send JSON with Content-Type: application/json.")
 
 
-def parse(body: bytes, model: type[Body], max_values: int = MAX_VALUES) -> Body:
-    """Parse JSON bytes as a model. Raises InvalidRequest (TooFewSamples for a list of too few samples)."""
-    refuse_heavy(body, max_values)
-    try:
-        return model.model_validate_json(body)
-    except ValidationError as error:
-        raise refusal(error, model) from None
-
-
-def refuse_heavy(body: bytes, max_values: int = MAX_VALUES) -> None:
+def refuse_heavy(body: bytes) -> None:
     """Raise InvalidRequest for a body that would take too long to parse."""
-    if is_heavy(body, max_values):
-        msg = f"holds more than {max_values} values"
+    if is_heavy(body):
+        msg = f"holds more than {MAX_VALUES} values"
         raise InvalidRequest(f"The body {msg}.", [{"loc": ["body"], "msg": msg}])
 
 
-def refusal(error: ValidationError, model: type[BaseModel], *, within: Sequence[str] = ()) -> InvalidRequest:
-    """Return the error with the invalid fields for the caller, without repeating the input.
+def refusal(error: ValidationError, *, within: Sequence[str] = ()) -> InvalidRequest:
+    """Return the error with the invalid fields, without repeating the input.
 
-    model: the model of the parsed object. within: the path of the object in the body.
+    within: the path in the body of the object that was parsed.
     """
-    if error.error_count() > MAX_FAULTS:
-        msg = f"has {error.error_count()} faults, too many to list"
-        return InvalidRequest(f"The body {msg}.", [{"loc": ["body"], "msg": msg}])
-    # Unknown fields first, since they explain why another field is missing.
     faults = error.errors(include_url=False, include_input=False)
-    faults.sort(key=lambda item: item["type"] != "extra_forbidden")
-    for item in faults[:MAX_LISTED]:
-        if item["type"] == "extra_forbidden":
-            item["msg"] = describe_unknown(model, item["loc"])
     return invalid_request([{**item, "loc": ("body", *within, *item["loc"])} for item in faults])
 
 

@@ -159,6 +159,8 @@ def _message(error: Mapping[str, Any]) -> str:
     fault = context.get("error")
     if error["type"] == "json_invalid" and fault:
         return f"The body is not valid JSON: {str(fault)[:200]}"
+    if error["type"] == "extra_forbidden":
+        return "is not a field"
     if error["type"] == "string_pattern_mismatch" and context.get("pattern") == NOT_EMPTY:
         return "It is empty or only white space"
     return str(error["msg"]).removeprefix("Value error, ")
@@ -166,6 +168,8 @@ def _message(error: Mapping[str, Any]) -> str:
 
 def invalid_request(errors: Sequence[Mapping[str, Any]]) -> InvalidRequest:
     """Return InvalidRequest, or TooFewSamples for a short list of samples, from pydantic's errors."""
+    # Unknown fields first, since they explain why another field is missing.
+    errors = sorted(errors, key=lambda error: error["type"] != "extra_forbidden")
     # Without the input, which may contain a prompt.
     items = [
         {

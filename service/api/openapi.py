@@ -1,4 +1,4 @@
-"""The OpenAPI document: FastAPI's part, the bodies that routes read themselves, and all errors."""
+"""The OpenAPI document: FastAPI's part, the bodies of uploads, and all errors."""
 
 import json
 from collections.abc import Sequence
@@ -6,14 +6,15 @@ from http import HTTPStatus
 from importlib.resources import files
 from typing import Any
 
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from service.api.auth import SECURITY_SCHEMES
-from service.api.bodies import REF, JsonRoute
 from service.api.errors import MEDIA_TYPE, STATUS, problem_body
+
+REF = "#/components/schemas/{model}"
 
 
 class ProblemItem(BaseModel):
@@ -56,12 +57,6 @@ def json_or_page(model: dict[str, Any], description: str) -> dict[str, Any]:
     """Return the OpenAPI entry of a response as JSON or a page. `model`: the entry of the JSON."""
     content = {**model.get("content", {}), "text/html": {"schema": {"type": "string"}}}
     return {**model, "description": description, "content": content}
-
-
-def body_models(router: APIRouter) -> list[type[BaseModel]]:
-    """Return the models of the JSON bodies of a router's routes."""
-    routes = [route for route in router.routes if isinstance(route, JsonRoute)]
-    return [route.json_body.model for route in routes if route.json_body is not None]
 
 
 class OpenApiApp(FastAPI):
@@ -170,8 +165,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
             "no_usable_answers",
             "20 of 20 drawn answers have no text (only reasoning, a tool call, or nothing). A score needs "
             "two answers. The limit is 256 tokens per answer. Raise it for reasoning models "
-            "(EIGENCAL_MAX_TOKENS or `sampling.max_tokens`). If empty answers have a "
-            "meaning, set EIGENCAL_EMPTY_ANSWERS.",
+            "(EIGENCAL_MAX_TOKENS or `sampling.max_tokens`).",
         ),
         _example("overloaded", "Too many requests are waiting.", retryable=True),
         _example("llm_unavailable", "The LLM server cannot be reached.", retryable=True),
@@ -183,7 +177,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         ),
         _example(
             "deadline_exceeded",
-            "Only 1 of 20 answers came before the deadline. A score needs two.",
+            "The score was not ready before the deadline.",
             retryable=True,
         ),
     )

@@ -282,7 +282,7 @@ def _request(
     return GenerationRequest(
         num_samples=1,
         sampling=Sampling(temperature=0.0, max_tokens=1),
-        wire=WirePrompt("chat", {"messages": _messages(question, *pair)}),
+        wire=WirePrompt({"messages": _messages(question, *pair)}),
         model=model,
         priority=priority,
         num_alternatives=NUM_ALTERNATIVES,

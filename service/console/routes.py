@@ -5,9 +5,9 @@ All URLs are relative, so that the console works behind a proxy that adds a path
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import Response
@@ -16,11 +16,11 @@ from starlette.types import ASGIApp
 
 from service import __version__
 from service.api.auth import COOKIE, admin_scope, cookie_key, cookie_of, keys_of, score_scope
-from service.api.bodies import JsonBody, RequestModel
+from service.api.bodies import RequestModel, guarded
 from service.api.pages import redirect
 from service.errors import BadKey, MissingKey, ScopeRequired
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, route_class=guarded())
 STATIC = Path(__file__).parent / "static"
 GET = ["GET", "HEAD"]
 FILE_HEADERS = {
@@ -61,9 +61,7 @@ async def console(request: Request) -> Response:
 
 
 @router.post("/console/session")
-async def sign_in(
-    request: Request, response: Response, body: Annotated[SignIn, Depends(JsonBody(SignIn))]
-) -> dict[str, str]:
+async def sign_in(request: Request, response: Response, body: SignIn) -> dict[str, str]:
     """Keep a key in a cookie until the browser ends. Return its scope. Raises BadKey, StoreUnavailable."""
     key = body.key.strip()
     scope = await keys_of(request).scope_of(key)

@@ -12,12 +12,9 @@ from numpy.typing import NDArray
 
 from service.addresses import api_base, endpoint
 from service.embedding.port import (
-    EMBEDDED,
-    FAILED,
     PAPER,
     Embedded,
     EmbedderIdentity,
-    EmptyAnswers,
     Kernel,
     VectorCache,
     Vectors,
@@ -49,7 +46,7 @@ MAX_MESSAGE_CHARS = 500
 class HttpEmbedder:
     """Embeds texts as unit vectors through an HTTP server.
 
-    base_url: with or without /v1. proxies_from_env: use the proxies of HTTP_PROXY and similar variables.
+    base_url: with or without /v1.
 
     Connect errors, broken connections and the status codes in `TRY_AGAIN` are retried within `TIMEOUT_S`,
     after the wait in Retry-After. Read timeouts and other refusals are not retried. The dimension and the
@@ -64,26 +61,19 @@ class HttpEmbedder:
         *,
         api_key: str = "",
         cache_size: int = 20_000,
-        empty_answers: EmptyAnswers = FAILED,
         kernel: Kernel = PAPER,
-        proxies_from_env: bool = False,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         base = api_base(base_url, "EIGENCAL_EMBEDDER_URL")
         self._url = endpoint(base, "/embeddings")
         self._model = model
-        self.empty_answers: EmptyAnswers = empty_answers
         self.kernel: Kernel = kernel
         self._identity: EmbedderIdentity | None = None
         self._cache_size = cache_size
         self._batch_size = MAX_BATCH
         self._vectors = VectorCache(self._compute, max_entries=cache_size, max_queue=MAX_QUEUE)
-        # If empty answers are embedded, a server that refuses empty texts is not ready.
-        check_texts = [CHECK_TEXT, ""] if empty_answers == EMBEDDED else [CHECK_TEXT]
-        self._check = HealthProbe(lambda: self._ask(check_texts))
-        self._connections = Connections(
-            base, api_key=api_key, proxies_from_env=proxies_from_env, transport=transport
-        )
+        self._check = HealthProbe(lambda: self._ask([CHECK_TEXT]))
+        self._connections = Connections(base, api_key=api_key, transport=transport)
 
     @property
     def identity(self) -> EmbedderIdentity:
@@ -148,9 +138,7 @@ class HttpEmbedder:
     async def _ask(self, texts: list[str]) -> Vectors:
         raw, revision = _parse(await self._post(texts), len(texts))
         rows = unit_rows(raw, len(texts))
-        now = EmbedderIdentity(
-            self._model, revision or self._model, rows.shape[1], "float32", self.empty_answers, self.kernel
-        )
+        now = EmbedderIdentity(self._model, revision or self._model, rows.shape[1], "float32", self.kernel)
         before, self._identity = self._identity, now
         if before is not None and now != before:
             log.warning("the embedding server has changed its model; it reports %s", revision)

@@ -12,11 +12,9 @@ from typing import Any
 import numpy as np
 
 from service.embedding.port import (
-    FAILED,
     PAPER,
     Embedded,
     EmbedderIdentity,
-    EmptyAnswers,
     Kernel,
     VectorCache,
     Vectors,
@@ -156,11 +154,9 @@ class SentenceTransformerEmbedder:
         *,
         cache_dir: Path,
         cache_size: int = 20_000,
-        empty_answers: EmptyAnswers = FAILED,
         kernel: Kernel = PAPER,
     ) -> None:
         self._wanted = str(name_or_folder)
-        self.empty_answers: EmptyAnswers = empty_answers
         self.kernel: Kernel = kernel
         self._cache_dir = cache_dir
         self._vectors = VectorCache(self._compute, max_entries=cache_size, max_queue=MAX_QUEUE)
@@ -245,9 +241,7 @@ class SentenceTransformerEmbedder:
         model = load_model(source)
         # A vector gives the true dimension, and no request has to wait for the slow first call.
         dimension = _encode(model, ["warm up"]).shape[1]
-        self._identity = EmbedderIdentity(
-            source.name, source.revision, dimension, "float32", self.empty_answers, self.kernel
-        )
+        self._identity = EmbedderIdentity(source.name, source.revision, dimension, "float32", self.kernel)
         self._model = model
 
 

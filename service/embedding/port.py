@@ -17,11 +17,6 @@ from service.lru import LRU
 from service.sharing import Places
 from service.spectral.evidence import checked_log_probabilities
 
-# How empty answers are treated: left out ("failed"), one outcome orthogonal to the others ("outcome"), or the
-# vector of "" ("embedded"), as in the paper's scripts.
-EmptyAnswers = Literal["failed", "outcome", "embedded"]
-FAILED: EmptyAnswers = "failed"
-EMBEDDED: EmptyAnswers = "embedded"
 # How answers are compared: by the words beyond the question, numbers, names and negation ("facts",
 # `service.claims.kernel`), by these and an LLM's comparison of each pair ("llm",
 # `service.claims.comparison`), or by the cosine of their embeddings ("paper").
@@ -35,16 +30,14 @@ PAPER: Kernel = "paper"
 class EmbedderIdentity:
     """The parameters that determine the vectors.
 
-    revision: weights hash or hub revision. precision: for example "float32". empty_answers: how empty answers
-    are treated. kernel: how answers are compared. comparer: the LLM that compares answers and the version of
-    its prompt, "" for none.
+    revision: weights hash or hub revision. precision: for example "float32". kernel: how answers are
+    compared. comparer: the LLM that compares answers and the version of its prompt, "" for none.
     """
 
     name: str
     revision: str
     dimension: int
     precision: str
-    empty_answers: EmptyAnswers = FAILED
     kernel: Kernel = PAPER
     comparer: str = ""
 
@@ -59,10 +52,6 @@ class Embedded:
 
 class Embedder(Protocol):
     """Maps texts to unit vectors."""
-
-    @property
-    def empty_answers(self) -> EmptyAnswers:
-        """Return how empty answers are treated."""
 
     @property
     def kernel(self) -> Kernel:
@@ -81,7 +70,6 @@ class Embedder(Protocol):
     async def embed(self, texts: Sequence[str]) -> Embedded:
         """Return the vectors of distinct texts, all by the same model.
 
-        `texts` contains the empty text only if `empty_answers` is "embedded".
         Raises EmbedderUnavailable, Overloaded.
         """
 
@@ -93,10 +81,7 @@ class Embedder(Protocol):
 
 
 def distinct(answers: Sequence[str]) -> tuple[list[str], NDArray[np.int_]]:
-    """Return the distinct answers in order of appearance and, for each answer, the index of its text (m,).
-
-    Empty answers are one text, "".
-    """
+    """Return the distinct answers in order of appearance and, for each answer, the index of its text (m,)."""
     order: dict[str, int] = {}
     index = [order.setdefault(answer, len(order)) for answer in answers]
     return list(order), np.asarray(index, dtype=np.int_)
@@ -116,9 +101,9 @@ def supplied_draws(samples: Sequence[str], logprobs: Sequence[float] | None = No
     return tuple(Draw(text.strip(), total_logprob=total) for text, total in zip(samples, totals, strict=True))
 
 
-def usable(draws: Sequence[Draw], empty_answers: EmptyAnswers) -> tuple[Draw, ...]:
-    """Return the draws that count as answers: without blank ones if `empty_answers` is "failed", else all."""
-    return tuple(draw for draw in draws if empty_answers != FAILED or not is_blank(draw.text))
+def usable(draws: Sequence[Draw]) -> tuple[Draw, ...]:
+    """Return the draws that count as answers: those that are not blank."""
+    return tuple(draw for draw in draws if not is_blank(draw.text))
 
 
 def totals(draws: Sequence[Draw]) -> tuple[float, ...] | None:
@@ -137,26 +122,6 @@ def log_probabilities(draws: Sequence[Draw]) -> NDArray[np.float64] | None:
         return None if values is None else checked_log_probabilities(values)
     except ValueError:
         return None
-
-
-def texts_to_embed(texts: Sequence[str], empty_answers: EmptyAnswers) -> list[str]:
-    """Return the texts for the embedder: all, but without "" unless `empty_answers` is "embedded"."""
-    return [text for text in texts if text or empty_answers == EMBEDDED]
-
-
-def outcome_vectors(texts: Sequence[str], embedded: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return one unit vector per distinct text, from the vectors (n, d) of `texts_to_embed(texts)`.
-
-    Shape (k, d) if every text was embedded. If the empty answer was not, (k, d + 1): only the empty answer
-    uses the extra coordinate, so it is orthogonal to all others. The dimension of the space is still d.
-    """
-    # No empty answer, or it was embedded like any other text.
-    if len(embedded) == len(texts):
-        return embedded
-    vectors = np.zeros((len(texts), embedded.shape[1] + 1), dtype=np.float32)
-    vectors[[i for i, text in enumerate(texts) if text], :-1] = embedded
-    vectors[texts.index(""), -1] = 1.0
-    return vectors
 
 
 Vectors = NDArray[np.float32]

@@ -3,23 +3,22 @@
 from dataclasses import replace
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Body, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from service.api.auth import BEARER, KEY_CODES, owner_of, score_scope
-from service.api.bodies import CLIENT_CLOSED_REQUEST, JsonRoute
+from service.api.bodies import CLIENT_CLOSED_REQUEST, guarded
 from service.api.openapi import responses
-from service.embedding.port import FAILED
 from service.errors import NoProbability
 from service.llm.port import Message, is_blank
 from service.scoring.request import Answer, PromptText
 from service.scoring.routes import BODY_CODES, LLM_CODES, PART_CODES
 from service.scoring.score import Claim, Score, ScoreCommand
-from service.scoring.service import ScoringBody, ScoringDep
+from service.scoring.service import ScoringDep, has_room
 
-router = APIRouter(tags=["gateways"], dependencies=[Depends(score_scope)], route_class=JsonRoute)
-DEADLINE_S = 50.0  # the router's default timeout is 60 s; a score of fewer answers is better than none
+router = APIRouter(tags=["gateways"], route_class=guarded(score_scope, has_room))
+DEADLINE_S = 50.0  # the router's default timeout is 60 s
 EXAMPLE = {"question": "What is the capital of France?", "answer": "Paris", "threshold": 0.7}
 
 
@@ -73,9 +72,7 @@ class Verified(BaseModel):
 async def post_verify(
     request: Request,
     app: ScoringDep,
-    body: Annotated[
-        VerifyRequest, Depends(ScoringBody(VerifyRequest, {"question": EXAMPLE}, kind="gateway"))
-    ],
+    body: Annotated[VerifyRequest, Body(openapi_examples={"question": {"value": EXAMPLE}})],
 ) -> Response:
     """Draw answers to the question and judge the given answer by them.
 
@@ -87,8 +84,7 @@ async def post_verify(
         generation = app.serving.request(messages=turns)
     else:
         generation = app.serving.request(prompt=body.question)
-    # A blank answer is right with probability 0, unless empty answers have a meaning.
-    is_failed = is_blank(body.answer) and app.scorer.empty_answers == FAILED
+    is_failed = is_blank(body.answer)  # it is right with probability 0
     command = ScoreCommand(
         replace(generation, deadline_s=DEADLINE_S),
         candidate=None if is_failed else body.answer,
@@ -116,8 +112,7 @@ async def post_verify(
         claims=score.claims,
     )
     app.save(score, owner_of(request), ["modes"])
-    headers = {**score.headers(), "X-Score-ID": score.id}
-    return Response(content.model_dump_json(), headers=headers, media_type="application/json")
+    return Response(content.model_dump_json(), headers=score.headers(), media_type="application/json")
 
 
 def probability_correct(score: Score) -> float:

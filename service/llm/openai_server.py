@@ -5,7 +5,7 @@ import itertools
 import json
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -14,12 +14,18 @@ from typing import Any
 import httpx2
 
 from service.addresses import api_base, endpoint
-from service.errors import DeadlineExceeded, EigencalError, LLMBadResponse, LLMUnavailable, ModelNotFound
+from service.errors import (
+    DeadlineExceeded,
+    EigencalError,
+    LLMBadResponse,
+    LLMError,
+    LLMUnavailable,
+    ModelNotFound,
+)
 from service.llm.admission import AdmissionQueue
 from service.llm.port import (
     GREEDY_BELOW,
     Api,
-    Draw,
     Generation,
     GenerationRequest,
     LLMIdentity,
@@ -27,23 +33,22 @@ from service.llm.port import (
     PromptShape,
     Usage,
 )
-from service.llm.sse import events, find_events
 from service.llm.wire import (
-    OPTIONAL,
+    DIALECTS,
     PATHS,
     REFUSAL_BYTES,
+    REFUSING,
     WITHOUT_EFFECT,
+    Body,
     Reply,
-    ReplyReader,
     build_body,
     error_of,
-    has_no_room,
+    lacks_logprobs,
     max_bytes_of,
     model_name,
-    pieces,
     read,
-    refused_parameter,
-    refuses_stream,
+    read_reply,
+    without,
 )
 from service.lru import LRU
 from service.remote import (
@@ -58,44 +63,41 @@ from service.remote import (
 CHECK_TIMEOUT_S = 5.0
 MAX_RETRIES = 3
 QUIRK_KEPT_S = 600.0  # then the full call is tried again: servers are updated, and errors pass
-END_S = 0.5  # from `[DONE]` to the end of a stream
 MAX_QUIRKS = 1024  # bounded, because callers may name any number of models
 
 
 class ServerQuirks:
     """Observed limits of a server, by model.
 
-    `name`: a parameter that the server refused or ignored. The value of `n` is the number of choices that a
-    call returned.
+    Names: "dialect", the first of `DIALECTS` that the server takes; "n", the number of choices that a call
+    returned; "logprobs", 1 if the server returns none without alternatives, 2 if it returns none at all.
     """
 
     def __init__(self) -> None:
         self._seen: LRU[tuple[str, str], tuple[float, int]] = LRU(MAX_QUIRKS)
 
-    def record(self, model: str, name: str, value: int = 0) -> None:
+    def record(self, model: str, name: str, value: int) -> None:
         """Remember a quirk."""
         self._seen.put((model, name), (time.monotonic(), value))
 
-    def get(self, model: str, name: str) -> int | None:
-        """Return the value of a quirk; None if unknown or too old, so that the full call is tried."""
+    def get(self, model: str, name: str) -> int:
+        """Return the value of a quirk; 0 if unknown or too old, so that the full call is tried."""
         seen = self._seen.get((model, name))
-        return None if seen is None or time.monotonic() - seen[0] > QUIRK_KEPT_S else seen[1]
+        return 0 if seen is None or time.monotonic() - seen[0] > QUIRK_KEPT_S else seen[1]
 
 
 class HttpLanguageModel:
     """Draws answers from a server.
 
     `base_url`: with or without /v1. `model`: None or "" for the first model that the server lists.
-    One call asks for all answers, unless the server was seen to return fewer (see `ServerQuirks`). Answers of
-    two models are never mixed; they raise LLMBadResponse. Calls wait for a permit of `queue`, which raises
-    Overloaded if it has no room for a request.
+    One call asks for all answers, unless the server was seen to return fewer. A server that refuses a call is
+    asked again in the next of `DIALECTS`; see `ServerQuirks`. Answers of two models are never mixed; they
+    raise LLMBadResponse. Calls wait for a permit of `queue`, which raises Overloaded if it has no room for a
+    request.
     At a sampling temperature of 0 all answers are equal, so one is drawn and repeated.
-    Without `deadline_s`, a call is not streamed and raises DeadlineExceeded after `timeout_s` seconds,
-    including waiting and retries. With `deadline_s`, the answer is streamed, and the choices that have ended
-    by then are returned. `on_answer` also uses streaming; with an answer
-    regex, it is called only when all answers are complete.
-    Connection errors and the status codes in `TRY_AGAIN` are retried `MAX_RETRIES` times, after a Retry-After
-    of at most 5 s. `proxies_from_env`: use the proxies of HTTP_PROXY and similar variables.
+    After `timeout_s` seconds, or the request's `deadline_s`, a call raises DeadlineExceeded. Waiting and
+    retries are included. Connection errors and the status codes in `TRY_AGAIN` are retried `MAX_RETRIES`
+    times, after a Retry-After of at most 5 s.
     """
 
     def __init__(
@@ -108,8 +110,6 @@ class HttpLanguageModel:
         shape: PromptShape | None = None,
         timeout_s: float = 120.0,
         queue: AdmissionQueue | None = None,
-        use_priority: bool = False,
-        proxies_from_env: bool = False,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         self._base = api_base(base_url, "EIGENCAL_LLM_URL")
@@ -118,16 +118,13 @@ class HttpLanguageModel:
         self._api_key = api_key
         self._shape = shape or PromptShape()
         self._timeout_s = timeout_s
-        self._build_body = partial(build_body, shape=self._shape, api=api, use_priority=use_priority)
         self._queue = queue or AdmissionQueue(64, 16)
         self.failures = Counter[str]()  # number of failed calls by error code
         self._quirks = ServerQuirks()
         # The answering model and the omitted parameters, by key of the request (see `_request_key`).
         self._answered_by: LRU[tuple[str, bool, bool], tuple[str, tuple[str, ...]]] = LRU(MAX_QUIRKS)
         self._check = HealthProbe(self._ask_health)
-        self._connections = Connections(
-            self._base, api_key=api_key, proxies_from_env=proxies_from_env, transport=transport
-        )
+        self._connections = Connections(self._base, api_key=api_key, transport=transport)
 
     async def start(self) -> None:
         """Ask for the model's name if none is configured. A server that is not up yet is asked later."""
@@ -151,7 +148,7 @@ class HttpLanguageModel:
         return replace(expected, model=model, omitted=omitted)
 
     async def generate(self, request: GenerationRequest) -> Generation:
-        """Draw `request.num_samples` answers, or fewer (at least one) if some fail or the deadline passes.
+        """Draw `request.num_samples` answers.
 
         Cancelling the task frees the server. Raises LLMUnavailable, LLMError, LLMBadResponse, ModelNotFound,
         DeadlineExceeded, Overloaded.
@@ -160,35 +157,27 @@ class HttpLanguageModel:
         wanted = 1 if is_greedy else request.num_samples
         deadline_s = self._timeout_s if request.deadline_s is None else request.deadline_s
         ends = asyncio.get_running_loop().time() + min(deadline_s, self._timeout_s)
-        sizes = self._sizes(_with_mode(request, request.model or self._model), wanted)
-        with self._queue.admitted(request.priority, len(sizes)):
+        with self._queue.admitted(request.priority, len(self._sizes(request.model or self._model, wanted))):
             model = request.model or await self._resolve_model()
-            replies, failures = await self._draw(request, model, wanted, ends)
-        if not request.model and any(isinstance(failure, ModelNotFound) for failure in failures):
-            # The server has changed: ask for the name of its model again.
-            self._model = self._configured_model
-        if not replies:
-            raise failures[0]
+            try:
+                replies = await self._draw(request, model, wanted, ends)
+            except ModelNotFound:
+                if not request.model:  # the server has changed: ask for the name of its model again
+                    self._model = self._configured_model
+                raise
         answered_by = {(reply.model, reply.omitted) for reply in replies}
         if len(answered_by) > 1:
             raise LLMBadResponse("The LLM server answered one request with two models, or in two ways.")
         [(answering, omitted)] = answered_by
         self._answered_by.put(_request_key(model, request), (answering, omitted))
-        outputs = [draw for reply in replies for draw in reply.draws][:wanted]
-        draws = await self._shape.read_off_loop(outputs)
-        if request.on_answer is not None and self._shape.answer_regex:
-            for draw in draws:
-                request.on_answer(draw.text)
-        is_late = any(isinstance(failure, DeadlineExceeded) for failure in failures)
+        draws = self._shape.read([draw for reply in replies for draw in reply.draws][:wanted])
         return Generation(
             draws=draws * request.num_samples if is_greedy else draws,
-            requested=request.num_samples,
             model=answering,
             usage=Usage(
                 sum(reply.usage.prompt_tokens for reply in replies),
                 sum(reply.usage.completion_tokens for reply in replies),
             ),
-            missing_reason=None if len(draws) == wanted else "deadline" if is_late else "error",
             max_tokens=next((reply.max_tokens for reply in replies if reply.max_tokens), None),
             queued_s=replies[0].queued_s,
             omitted=omitted,
@@ -243,33 +232,24 @@ class HttpLanguageModel:
 
     # From a request to calls
 
-    async def _draw(
-        self, request: GenerationRequest, model: str, wanted: int, ends: float
-    ) -> tuple[list[Reply], list[EigencalError]]:
-        """Call until all answers are there or a call fails; return the replies and the failures.
-
-        If a round returns too few choices, the next round asks for the rest.
-        """
-        replies, failures = list[Reply](), list[EigencalError]()
-        calls, missing = itertools.count(), wanted
-        while missing > 0 and not failures:
-            outcomes = await asyncio.gather(
-                *(
-                    self._call(request, model, n, next(calls), ends)
-                    for n in self._sizes(_with_mode(request, model), missing)
-                ),
-                return_exceptions=True,  # answers count even if other calls fail
-            )
-            for outcome in outcomes:
-                if isinstance(outcome, Reply):
-                    replies.append(outcome)
-                    missing -= len(outcome.draws)
-                    failures += [outcome.failure] if outcome.failure else []
-                elif isinstance(outcome, EigencalError):
-                    failures.append(outcome)
-                else:
-                    raise outcome
-        return replies, failures
+    async def _draw(self, request: GenerationRequest, model: str, wanted: int, ends: float) -> list[Reply]:
+        """Call until all answers are there. If a round returns too few, the next round asks for the rest."""
+        replies, calls, missing = list[Reply](), itertools.count(), wanted
+        while missing > 0:
+            sizes = self._sizes(model, missing)
+            if len(sizes) == 1:
+                replies.append(await self._call(request, model, sizes[0], next(calls), ends))
+            else:
+                try:
+                    async with asyncio.TaskGroup() as group:
+                        tasks = [
+                            group.create_task(self._call(request, model, n, next(calls), ends)) for n in sizes
+                        ]
+                except BaseExceptionGroup as failed:
+                    raise failed.exceptions[0] from None
+                replies += [task.result() for task in tasks]
+            missing = wanted - sum(len(reply.draws) for reply in replies)
+        return replies
 
     def _sizes(self, model: str, count: int) -> list[int]:
         """Return the number of choices of each call; they sum to `count`."""
@@ -277,130 +257,89 @@ class HttpLanguageModel:
         return [size] * (count // size) + ([count % size] if count % size else [])
 
     async def _call(self, request: GenerationRequest, model: str, n: int, call: int, ends: float) -> Reply:
-        """Call for n choices, without the optional parameters that the server refuses."""
-        quirks = self._quirks
-        # A server may accept a parameter in one API and refuse it in the other.
-        in_mode = _with_mode(request, model)
-        on_api = f"{request.api(self._api)} {in_mode}"
-        refused: set[str] = set()
-        max_tokens: int | None = None
-        while True:
-            quirky = {name for name in (*OPTIONAL, "max_tokens") if quirks.get(on_api, name) is not None}
-            omitted = refused | quirky
-            size = 1 if "n" in refused else n
-            path, body = self._build_body(request, model=model, n=size, call=call, omitted=omitted - {"n"})
-            if "logprobs" in body and not request.num_alternatives and quirks.get(on_api, "top_logprobs"):
-                body["top_logprobs"] = 1
+        """Call for n choices, in the first dialect that the server takes.
+
+        The last attempt asks for the request's smaller number of tokens, if there is one: the context may
+        have no room for more.
+        """
+        path, body = build_body(request, self._shape, api=self._api, model=model, n=n, call=call)
+        on_api = f"{path} {model}"
+        quirk = self._quirks.get(on_api, "logprobs")
+        if not request.num_alternatives and quirk:
+            body = body | {"top_logprobs": 1} if quirk == 1 else without(body, "logprobs")
+        dialects = list(enumerate(DIALECTS))[self._quirks.get(on_api, "dialect") :]
+        attempts: list[tuple[int, Body, int | None]] = [(i, write(body), None) for i, write in dialects]
+        if (fewer := request.fallback_max_tokens) is not None:
+            attempts.append((0, {**body, "max_tokens": fewer}, fewer))
+        refusal: LLMError | None = None
+        for dialect, sent, max_tokens in attempts:
+            if request.num_alternatives and "logprobs" not in sent:
+                continue
             try:
-                reply = await self._complete(path, body, request, ends)
-                is_mixed = reply.is_unnumbered and reply.failure is None and len(reply.draws) < size
-                if not is_mixed:
-                    break
-                refused.add("n")
-            except EigencalError as error:
-                if max_tokens is None and request.fallback_max_tokens and has_no_room(error):
-                    max_tokens = request.fallback_max_tokens
-                    request = replace(request, sampling=replace(request.sampling, max_tokens=max_tokens))
-                    continue
-                name = refused_parameter(error, body)
-                may_be_whole = request.deadline_s is None and request.on_answer is not None
-                if name is None and may_be_whole and refuses_stream(error):
-                    request = replace(request, on_answer=None)
-                    continue
-                # Only requests without alternatives can omit log-probabilities.
-                if name is None or (name == "logprobs" and request.num_alternatives):
+                reply = await self._complete(path, sent, request, n, ends)
+            except LLMError as error:
+                if error.extra.get("llm_status") not in REFUSING:
                     raise
-                refused.add(name)
-        # Recorded only after success, because an error may name a parameter that is not its cause.
-        for name in refused - {"n"}:
-            quirks.record(on_api, name)
-        if reply.failure is None:
+                refusal = refusal or error
+                continue
+            # Recorded only after success: the server may refuse this call for another reason.
+            if dialect != self._quirks.get(on_api, "dialect") and max_tokens is None:
+                self._quirks.record(on_api, "dialect", dialect)
             if len(reply.draws) < n:
-                quirks.record(in_mode, "n", len(reply.draws))
-            # Log-probabilities that the server never returns are not requested again. Some servers (lmdeploy)
-            # return them only with alternatives. Replies without text do not count, because some servers
-            # omit the end token.
-            expects_logprobs = "logprobs" in body and not request.num_alternatives
-            if expects_logprobs and not any(
-                draw.logprob is not None or draw.logprobs_of_other_text or not draw.text
-                for draw in reply.draws
-            ):
-                is_last_try = "top_logprobs" in body or path != PATHS["chat"]
-                quirks.record(on_api, "logprobs" if is_last_try else "top_logprobs", 1)
-        left_out = tuple(name for name in WITHOUT_EFFECT if name not in body)
-        return replace(reply, model=reply.model or model, omitted=left_out, max_tokens=max_tokens)
+                self._quirks.record(model, "n", len(reply.draws))
+            if "logprobs" in sent and not request.num_alternatives and lacks_logprobs(reply):
+                is_last_try = "top_logprobs" in sent or path != PATHS["chat"]
+                self._quirks.record(on_api, "logprobs", 2 if is_last_try else 1)
+            omitted = tuple(name for name in WITHOUT_EFFECT if name not in sent)
+            return replace(reply, model=reply.model or model, omitted=omitted, max_tokens=max_tokens)
+        assert refusal is not None
+        raise refusal
 
     # From a call to a reply
 
     async def _complete(
-        self, path: str, body: dict[str, Any], request: GenerationRequest, ends: float
+        self, path: str, body: Mapping[str, Any], request: GenerationRequest, n: int, ends: float
     ) -> Reply:
-        """Send one call of an admitted request. Of a stream that fails, the choices that ended are returned.
+        """Send one call of an admitted request.
 
         The durations of jobs, and of short calls for alternatives, do not count among those of draws.
         """
         clock = asyncio.get_running_loop().time
-        asked_at, reader = clock(), ReplyReader(self._api_key, self._preview(request.on_answer))
-        failure: EigencalError | None = None
+        asked_at = clock()
         permit = await self._queue.permit(request.priority, ends)
         queued_s = clock() - asked_at
+        max_bytes = max_bytes_of(request.sampling.max_tokens, n)
         try:
             async with asyncio.timeout_at(ends):
-                attempt = partial(self._attempt, path, body, reader)
-                await with_retries(attempt, max_retries=MAX_RETRIES, ends=ends)
+                attempt = partial(self._attempt, path, json.dumps(body).encode(), max_bytes)
+                reply = await with_retries(attempt, max_retries=MAX_RETRIES, ends=ends)
             if request.priority != Priority.JOB and not request.num_alternatives:
                 self._queue.took_s.append(clock() - asked_at - queued_s)
+            return replace(reply, queued_s=queued_s)
         except TimeoutError:
-            failure = DeadlineExceeded("No answer came in time.")
+            failure: EigencalError = DeadlineExceeded("No answer came in time.")
         except httpx2.RequestError:
             failure = LLMUnavailable("The LLM server broke off its answer.")
         except EigencalError as error:
             failure = error
         finally:
             permit.release()
-        reply = reader.reply()
-        if not reply.draws and failure is None:
-            failure = LLMBadResponse("The LLM server's answer has no choices.")
-        if failure is not None:
-            self.failures[failure.code] += 1
-            if not reply.draws:
-                raise failure
-        return replace(reply, failure=failure, queued_s=queued_s)
+        self.failures[failure.code] += 1
+        raise failure
 
-    def _preview(self, on_answer: Callable[[str], None] | None) -> Callable[[str], None] | None:
-        """Return a call for the raw text of an ended choice; None with a regex, which may block the loop."""
-        if on_answer is None or self._shape.answer_regex:
-            return None
-        return lambda text: on_answer(self._shape.read([Draw(text)])[0].text)
-
-    async def _attempt(self, path: str, body: dict[str, Any], reader: ReplyReader) -> None:
+    async def _attempt(self, path: str, content: bytes, max_bytes: int) -> Reply:
         """Send a call and read its answer. Raises TransientError for failures that are retried."""
-        url, sent = endpoint(self._base, path), json.dumps(body).encode()
         try:
-            async with self._connections.stream("POST", url, sent) as response:
+            async with self._connections.stream("POST", endpoint(self._base, path), content) as response:
                 if response.status_code != 200:
                     raise await self._refusal(response)
-                content_type = response.headers.get("content-type", "")
-                max_bytes, streams = max_bytes_of(body), bool(body.get("stream"))
-                is_stream, content = await find_events(
-                    content_type, pieces(response, max_bytes), stream_requested=streams
-                )
-                if is_stream:
-                    async for event in events(content, max_bytes):
-                        reader.feed(event)
-                        if reader.done:
-                            await _read_end(content)
-                            break
-                    if not reader.is_whole:
-                        raise LLMUnavailable("The LLM server broke off its answer.")
-                else:
-                    whole = b"".join([piece async for piece in content])
-                    try:
-                        reader.feed_whole(whole)
-                    except LLMUnavailable as error:
-                        raise TransientError(error) from None
+                answer = await read(response, max_bytes)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError):
             raise TransientError(LLMUnavailable("The LLM server cannot be reached.")) from None
+        try:
+            return read_reply(answer, self._api_key)
+        except LLMUnavailable as error:
+            raise TransientError(error) from None
 
     async def _refusal(self, response: httpx2.Response) -> Exception:
         try:
@@ -412,14 +351,6 @@ class HttpLanguageModel:
         return TransientError(error) if isinstance(error, LLMUnavailable) and status in TRY_AGAIN else error
 
 
-async def _read_end(content: AsyncIterator[bytes]) -> None:
-    """Read what follows `[DONE]`, so that the connection can be used again, unless it does not end."""
-    with suppress(TimeoutError, httpx2.TransportError):
-        async with asyncio.timeout(END_S):
-            async for _ in content:
-                pass
-
-
 def listed_models(listed: Any) -> list[dict[str, Any]]:
     """Return the models of GET /models: `{"data": [...]}`, `{"models": [...]}` or a list, of names too."""
     if isinstance(listed, dict):
@@ -427,11 +358,6 @@ def listed_models(listed: Any) -> list[dict[str, Any]]:
     models = listed if isinstance(listed, list) else []
     named = ({"id": model} if isinstance(model, str) else model for model in models)
     return [model for model in named if isinstance(model, dict)]
-
-
-def _with_mode(request: GenerationRequest, model: str) -> str:
-    """Return the key of what was learned about the server. It may return more answers without streaming."""
-    return f"{model} streamed" if request.is_streamed else model
 
 
 def _request_key(model: str, request: GenerationRequest) -> tuple[str, bool, bool]:

@@ -1,18 +1,14 @@
 """Requests to an LLM and their results: prompts and their formatting, sampling, draws and identities."""
 
-import asyncio
 import hashlib
 import json
 import re
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Literal
 
 import regex
-
-from service.errors import LLMBadResponse
 
 Api = Literal["chat", "completions"]  # of OpenAI
 # Questions are cut to this length for embedding: more than most embedders read, less than servers refuse.
@@ -49,7 +45,7 @@ class Sampling:
 
 
 class Priority(IntEnum):
-    """Priority of a call, lower numbers first; the numbers are vLLM's `priority`.
+    """Priority of a call, lower numbers first.
 
     LIVE: a caller waits for it. BESIDE: samples that score a chat answer, which is sent without a score if
     need be. JOB: nobody waits.
@@ -62,13 +58,12 @@ class Priority(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class WirePrompt:
-    """A prompt in the format of an OpenAI-compatible server, sent unchanged.
+    """A chat in the format of an OpenAI-compatible server, sent unchanged.
 
     `parts`: members of the JSON body. `marks`: features other than plain text that change the answers (tools,
     a response format, images). A prompt with marks has a different prompt shape than plain text.
     """
 
-    api: Api
     parts: Mapping[str, Any]
     marks: Mapping[str, Any] = field(default_factory=dict)
 
@@ -83,8 +78,6 @@ class GenerationRequest:
     `priority`: order in the queues here and in vLLM.
     `fallback_max_tokens`: the token limit if the context has no room for that of `sampling`.
     `num_alternatives`: how many of the likeliest first tokens of each answer are asked for.
-    `on_answer`: is called with the text of each answer as it ends. After retries some of these answers may
-    not be among the draws.
     """
 
     num_samples: int
@@ -97,21 +90,12 @@ class GenerationRequest:
     priority: Priority = Priority.LIVE
     fallback_max_tokens: int | None = None
     num_alternatives: int = 0
-    on_answer: Callable[[str], None] | None = field(default=None, compare=False, repr=False)
-
-    @property
-    def is_streamed(self) -> bool:
-        """Return True if answers are read as they end."""
-        return self.deadline_s is not None or self.on_answer is not None
 
     @property
     def question(self) -> str | None:
         """Return the text of the question; see `question_text`."""
         if self.wire is None:
             return question_text(self.prompt, self.messages)
-        prompt = self.wire.parts.get("prompt")
-        if isinstance(prompt, str):
-            return question_text(prompt, None)
         for turn in reversed(self.wire.parts.get("messages") or ()):
             if isinstance(turn, Mapping) and turn.get("role") == "user":
                 return question_text(content_text(turn.get("content")), None)
@@ -119,9 +103,7 @@ class GenerationRequest:
 
     def api(self, default: Api) -> Api:
         """Return the API for the request: chat for conversations, `default` for prompts."""
-        if self.wire is not None:
-            return self.wire.api
-        return default if self.messages is None else "chat"
+        return "chat" if self.wire or self.messages else default
 
 
 def question_text(prompt: str | None, messages: Sequence[Message] | None) -> str | None:
@@ -142,7 +124,7 @@ def content_text(content: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """One sampled answer: at first the raw output, after `PromptShape.read` the extracted text, maybe empty.
+    """One sampled answer: at first the raw output, after `PromptShape.read` without reasoning, maybe empty.
 
     `truncated`: cut by max_tokens. `logprob`: mean log-probability per token in nats, if known.
     `total_logprob`: log-probability of the whole answer in nats, including the token that ended it; None if
@@ -170,20 +152,17 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """The answers to a request, usually at least one; `requested - len(draws) - num_empty` are missing.
+    """The answers to a request.
 
     `model`: the model of all answers, as the server names it; "" for supplied answers.
-    `missing_reason`: "deadline" or "error" if answers are missing, else None.
     `queued_s`: how long the request waited for a slot, in seconds.
     `omitted`: see `LLMIdentity`. `num_empty`: answers without text, which are left out of `draws` as failed.
     `max_tokens`: the token limit if the request's fallback was used, else None.
     """
 
     draws: tuple[Draw, ...]
-    requested: int
     model: str
     usage: Usage = Usage()
-    missing_reason: Literal["deadline", "error"] | None = None
     queued_s: float = 0.0
     omitted: tuple[str, ...] = ()
     num_empty: int = 0
@@ -195,7 +174,7 @@ class LLMIdentity:
     """Everything that determines the distribution of the answers, apart from the prompt and the sampling.
 
     `model`: as the answering server names it, which may differ from the name requested.
-    `prompt_shape`: hash of the text put around the prompt. `answer_regex`: "" if none is set.
+    `prompt_shape`: hash of the text put around the prompt.
     `omitted`: sampling parameters that were not sent because the server refuses them; it uses its own values.
     `answered`: False while there was no answer yet, so that `model` is the name requested.
     """
@@ -203,7 +182,6 @@ class LLMIdentity:
     model: str
     api: Api
     prompt_shape: str
-    answer_regex: str = ""
     omitted: tuple[str, ...] = ()
     answered: bool = field(default=True, compare=False)
 
@@ -224,10 +202,6 @@ def shape_hash(**parts: Any) -> str:
 
 
 PLAIN = "{prompt}"
-QUESTION = "Q: {prompt}\nA:"
-
-# Time limit of a request's searches by the answer regex: backtracking may take hours, else microseconds.
-MAX_SEARCH_S = 1.0
 
 _THOUGHT = r"\w*[:_]?think(?:ing)?|reasoning|thoughts?"
 # Begin and end marks of reasoning, by model.
@@ -275,36 +249,21 @@ def strip_reasoning(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PromptShape:
-    """The text around a prompt.
-
-    `template` must contain `{prompt}`; "" stands for `QUESTION` with few-shot text, else for the bare prompt.
-    Raises ValueError for a template without `{prompt}`, or a regex that does not compile.
-    """
+    """The text around a prompt. Raises ValueError for a template without `{prompt}`."""
 
     system_prompt: str = ""
-    few_shot: str = ""
-    template: str = ""
-    answer_regex: str = ""
+    template: str = PLAIN
 
     def __post_init__(self) -> None:
-        if self.template and PLAIN not in self.template:
+        if PLAIN not in self.template:
             raise ValueError("The prompt template must contain {prompt}.")
-        try:
-            self._pattern()
-        except regex.error as error:
-            raise ValueError(f"The answer regex does not compile: {error}") from None
 
     def question(self, prompt: str) -> str:
-        """Return the few-shot text and the prompt in its template: the user message of a chat."""
-        few_shot = self.few_shot
-        if few_shot and not few_shot.endswith("\n"):
-            few_shot += "\n"
-        return few_shot + self._template().replace(PLAIN, prompt)
+        """Return the prompt in its template: the user message of a chat."""
+        return self.template.replace(PLAIN, prompt)
 
     def text(self, request: GenerationRequest) -> str:
         """Return the whole prompt of a completion, with the system prompt as its first paragraph."""
-        if request.wire is not None:
-            return str(request.wire.parts["prompt"])
         before = f"{self.system_prompt}\n\n" if self.system_prompt else ""
         return before + self.question(request.prompt or "")
 
@@ -319,20 +278,8 @@ class PromptShape:
         return [{"role": message.role, "content": message.content} for message in messages]
 
     def read(self, outputs: Sequence[Draw]) -> tuple[Draw, ...]:
-        """Return the answers in raw outputs.
-
-        Reasoning and surrounding white space are removed. The answer regex extracts its group 1, or the whole
-        match if it has no group; without a match the answer is empty. Raises LLMBadResponse if the searches
-        take longer than `MAX_SEARCH_S`.
-        """
-        ends = time.monotonic() + MAX_SEARCH_S
-        return tuple(self._answer(output, max(ends - time.monotonic(), 0.001)) for output in outputs)
-
-    async def read_off_loop(self, outputs: Sequence[Draw]) -> tuple[Draw, ...]:
-        """Call `read`, in a thread if there is a regex."""
-        if self.answer_regex:
-            return await asyncio.to_thread(self.read, outputs)
-        return self.read(outputs)
+        """Return the answers in raw outputs, without reasoning and surrounding white space."""
+        return tuple(map(_answer, outputs))
 
     def identity(self, request: GenerationRequest, *, model: str, api: Api) -> LLMIdentity:
         """Return the identity of the answers to this request.
@@ -340,44 +287,24 @@ class PromptShape:
         A conversation has the shape of a bare prompt, since only the system prompt is put around it.
         """
         if request.wire is not None:
-            shape = shape_hash(system_prompt="", few_shot="", template=PLAIN, **request.wire.marks)
+            shape = shape_hash(system_prompt="", template=PLAIN, **request.wire.marks)
         elif request.messages is None:
-            shape = shape_hash(
-                system_prompt=self.system_prompt, few_shot=self.few_shot, template=self._template()
-            )
+            shape = shape_hash(system_prompt=self.system_prompt, template=self.template)
         else:
             system_prompt = "" if _has_system(request.messages) else self.system_prompt
-            shape = shape_hash(system_prompt=system_prompt, few_shot="", template=PLAIN)
-        return LLMIdentity(model, request.api(api), shape, self.answer_regex)
+            shape = shape_hash(system_prompt=system_prompt, template=PLAIN)
+        return LLMIdentity(model, request.api(api), shape)
 
-    def _template(self) -> str:
-        return self.template or (QUESTION if self.few_shot else PLAIN)
 
-    def _pattern(self) -> "regex.Pattern[str]":
-        return regex.compile(self.answer_regex, regex.VERSION0)  # compatible with Python's `re`
-
-    def _answer(self, output: Draw, search_s: float) -> Draw:
-        # Servers that cut a text between two tokens may send half a surrogate pair.
-        text = output.text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        text = strip_reasoning(text)
-        # The log-probability of the output belongs to the answer only if the answer is the whole output.
-        total = output.total_logprob if text == output.text and not self.answer_regex else None
-        text = text.strip()
-        if self.answer_regex:
-            text = self._search(text, search_s).strip()
-        is_as_drawn = text == output.text and total == output.total_logprob
-        return output if is_as_drawn else replace(output, text=text, total_logprob=total)
-
-    def _search(self, text: str, search_s: float) -> str:
-        pattern = self._pattern()
-        try:
-            match = pattern.search(text, timeout=search_s)
-        except TimeoutError:
-            raise LLMBadResponse(
-                f"EIGENCAL_ANSWER_REGEX took longer than {MAX_SEARCH_S:g} s in all, the last time on an "
-                f"answer of {len(text)} characters: the pattern backtracks, rewrite it."
-            ) from None
-        return "" if match is None else match.group(1 if pattern.groups else 0) or ""
+def _answer(output: Draw) -> Draw:
+    # Servers that cut a text between two tokens may send half a surrogate pair.
+    text = output.text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    text = strip_reasoning(text)
+    # The log-probability of the output belongs to the answer only if the answer is the whole output.
+    total = output.total_logprob if text == output.text else None
+    text = text.strip()
+    is_as_drawn = text == output.text and total == output.total_logprob
+    return output if is_as_drawn else replace(output, text=text, total_logprob=total)
 
 
 def _has_system(messages: Sequence[Message]) -> bool:

@@ -7,12 +7,13 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 from service.errors import LLMBadResponse
-from service.heavy_json import MAX_ANSWER_VALUES, is_heavy
 
 _END_OF_EVENT = re.compile(rb"\n\r?\n|\r\r")
 _END_OF_LINE = re.compile(rb"\r\n|\n|\r")
 _BEGINNING = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|retry)?:")
 _MAX_BEGINNING_BYTES = 256
+# Commas in JSON that is parsed: a parser cannot be interrupted, and takes up to a microsecond per value.
+MAX_VALUES = 500_000
 
 
 class Event:
@@ -81,9 +82,14 @@ async def events(pieces: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[
         yield Event(bytes(buffer))
 
 
-def parse_object(content: str | bytes, max_values: int = MAX_ANSWER_VALUES) -> dict[str, Any] | None:
+def is_heavy(content: str | bytes) -> bool:
+    """Return True for JSON with more than `MAX_VALUES` commas."""
+    return (content.count(",") if isinstance(content, str) else content.count(b",")) > MAX_VALUES
+
+
+def parse_object(content: str | bytes) -> dict[str, Any] | None:
     """Return the JSON object, or None if the content is something else, not UTF-8, or heavy."""
-    if is_heavy(content.encode() if isinstance(content, str) else content, max_values):
+    if is_heavy(content):
         return None
     try:
         value = json.loads(content if isinstance(content, str) else content.decode())

@@ -5,7 +5,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
@@ -14,15 +14,13 @@ import httpx2
 
 from service.errors import EigencalError, LLMBadResponse, LLMError, LLMUnavailable, ModelNotFound
 from service.llm.port import Api, Draw, GenerationRequest, PromptShape, Usage
-from service.llm.sse import Event, too_long
+from service.llm.sse import too_long
 from service.remote import TRY_AGAIN, error_message, is_out_of_credit
 from service.spectral.evidence import POSITIVE_ROUNDING
 
 PATHS: dict[Api, str] = {"chat": "/chat/completions", "completions": "/completions"}
 # A flag for chats; for completions a number of alternatives, where some servers read 0 as none.
 LOGPROBS: dict[Api, bool | int] = {"chat": True, "completions": 1}
-# Parameters that a call can omit. Without top_k the server uses its default, and the fingerprint has none.
-OPTIONAL = frozenset({"top_k", "top_p", "priority", "stream_options", "logprobs"})
 # Sampling parameters at values without effect. They are sent, because a server may have other defaults.
 WITHOUT_EFFECT = {"top_k": 0, "top_p": 1}
 _SEED_RANGE = 2**31 - 1  # the narrowest range among known servers
@@ -34,24 +32,18 @@ def spread_seed(seed: int, call: int) -> int:
     return int.from_bytes(digest[:8]) % _SEED_RANGE
 
 
-def build_body(
-    request: GenerationRequest,
-    shape: PromptShape,
-    *,
-    api: Api,
-    model: str,
-    n: int,
-    call: int = 0,
-    use_priority: bool = False,
-    omitted: Collection[str] = (),
-) -> tuple[str, dict[str, Any]]:
-    """Return path and JSON body of one call for n answers, streamed if answers are read as they end.
+Body = dict[str, Any]
 
-    `api`: the API for prompts. `omitted`: parameters that the server refuses. All other sampling parameters
-    are sent, because servers may use the model's own defaults.
+
+def build_body(
+    request: GenerationRequest, shape: PromptShape, *, api: Api, model: str, n: int, call: int = 0
+) -> tuple[str, Body]:
+    """Return path and JSON body of one call for n answers. `api`: the API for prompts.
+
+    All sampling parameters are sent, because servers may use the model's own defaults.
     """
     api, sampling = request.api(api), request.sampling
-    body: dict[str, Any] = {"model": model}
+    body: Body = {"model": model}
     if request.wire is not None:
         body |= request.wire.parts
     elif api == "chat":
@@ -64,23 +56,46 @@ def build_body(
         "top_p": sampling.top_p,
         "top_k": sampling.top_k,
         "max_tokens": sampling.max_tokens,
+        "logprobs": LOGPROBS[api],
     }
     if sampling.stop:
         body["stop"] = list(sampling.stop)
     if sampling.seed is not None:  # never sent by default: any seed stops vLLM's engine on a CPU
         body["seed"] = spread_seed(sampling.seed, call)
-    body["logprobs"] = LOGPROBS[api]
-    if request.num_alternatives and "logprobs" not in omitted:
+    if request.num_alternatives:
         body["top_logprobs" if api == "chat" else "logprobs"] = request.num_alternatives
-    if use_priority and request.priority:
-        body["priority"] = request.priority
-    if request.is_streamed:
-        body |= {"stream": True, "stream_options": {"include_usage": True}}
-    if "max_tokens" in omitted:
-        body["max_completion_tokens"] = body["max_tokens"]
-    # A parameter with an effect is sent even to a server that refuses it: it must not be ignored silently.
-    left_out = {name for name in omitted if body.get(name) == WITHOUT_EFFECT.get(name, body.get(name))}
-    return PATHS[api], {name: value for name, value in body.items() if name not in left_out}
+    return PATHS[api], body
+
+
+# Dialects: how a call is written, in the order in which they are tried on a server that refuses it. A
+# parameter with an effect is never left out: the server would ignore it silently.
+
+
+def everything(body: Body) -> Body:
+    """Return the call with all parameters, as vLLM reads them."""
+    return body
+
+
+def openai_names(body: Body) -> Body:
+    """Return the call with the parameters of OpenAI's API."""
+    renamed = {"max_completion_tokens" if name == "max_tokens" else name: body[name] for name in body}
+    return without(renamed, "top_k")
+
+
+def nothing_optional(body: Body) -> Body:
+    """Return the call for one answer, without log-probabilities and parameters that have no effect."""
+    return without(body, "n", "logprobs", "top_logprobs", *WITHOUT_EFFECT)
+
+
+def without(body: Body, *names: str) -> Body:
+    """Return the call without these parameters, except sampling parameters that have an effect."""
+    left_out = {name for name in names if body.get(name) == WITHOUT_EFFECT.get(name, body.get(name))}
+    return {name: value for name, value in body.items() if name not in left_out}
+
+
+DIALECTS: Sequence[Callable[[Body], Body]] = (everything, openai_names, nothing_optional)
+# Statuses of servers that refuse a parameter, or fail on it.
+REFUSING = frozenset({400, 403, 413, 422, 500, 501})
 
 
 # Answers
@@ -112,43 +127,34 @@ MAX_MODEL_NAME_CHARS = 256
 NONSENSE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 
 
-def max_bytes_of(body: Mapping[str, Any]) -> int:
+def max_bytes_of(max_tokens: int, n: int) -> int:
     """Return the limit of the answer to a call, in bytes."""
-    max_tokens = body.get("max_tokens") or body["max_completion_tokens"]
-    return max(MAX_ANSWER_BYTES, int(body["n"]) * int(max_tokens) * MAX_TOKEN_BYTES)
+    return max(MAX_ANSWER_BYTES, n * max_tokens * MAX_TOKEN_BYTES)
 
 
 async def read(response: httpx2.Response, max_bytes: int = MAX_ANSWER_BYTES) -> bytes:
     """Return a complete body. Raises LLMBadResponse if it is longer than `max_bytes`."""
-    return b"".join([piece async for piece in pieces(response, max_bytes)])
-
-
-async def pieces(response: httpx2.Response, max_bytes: int) -> AsyncIterator[bytes]:
-    """Yield a body as it arrives. Raises like `read`."""
+    body = bytearray()
     async for piece in response.aiter_bytes():
-        max_bytes -= len(piece)
-        if max_bytes < 0:
+        body += piece
+        if len(body) > max_bytes:
             raise too_long()
-        yield piece
+    return bytes(body)
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
     """The result of one call. The texts of `draws` are raw outputs.
 
-    `model`: as the server names it, or "". `failure`: the error because of which other choices are missing.
-    `queued_s`: how long the call waited for a permit, in seconds. `omitted`: see `LLMIdentity`.
-    `is_unnumbered`: the stream does not have one finish reason per index, so one index may mix several
-    choices. `max_tokens`: see `Generation`.
+    `model`: as the server names it, or "". `queued_s`: how long the call waited for a permit, in seconds.
+    `omitted`: see `LLMIdentity`. `max_tokens`: see `Generation`.
     """
 
     draws: tuple[Draw, ...]
     model: str = ""
     usage: Usage = field(default_factory=Usage)
-    failure: EigencalError | None = None
     queued_s: float = 0.0
     omitted: tuple[str, ...] = ()
-    is_unnumbered: bool = False
     max_tokens: int | None = None
 
 
@@ -297,94 +303,32 @@ def whole_choice(choice: Mapping[str, Any]) -> Choice:
     return whole
 
 
-class ReplyReader:
-    """Parses an answer, whole or in chunks. `key`: the service's API key, redacted from errors.
+def read_reply(content: bytes, key: str = "") -> Reply:
+    """Return the choices of a whole answer, of either API. `key`: redacted from errors.
 
-    `on_end`: is called with the raw text of each choice as it ends.
+    Raises LLMBadResponse, or the error that the answer contains.
     """
+    try:
+        payload = json.loads(content)
+        choices = payload.get("choices") or []
+        other_error = next(filter(None, map(payload.get, ("errors", "detail", "message"))), None)
+        if all(map(_error_of_choice, choices)) and (error := error_in(payload) or other_error):
+            raise error_of(_status_of(error), json.dumps({"error": error}).encode(), key)
+        read = map(whole_choice, payload["choices"])
+        draws = tuple(choice.draw() for choice in read if choice.finish_reason not in FAILED)
+        usage = payload.get("usage") if isinstance(payload.get("usage"), dict) else {}
+        tokens = (_count(usage.get(name)) for name in ("prompt_tokens", "completion_tokens"))
+        reply = Reply(draws, model_name(payload.get("model")), Usage(*tokens))
+    except NONSENSE:
+        raise LLMBadResponse("The LLM server's answer is not a completion.") from None
+    if not draws:
+        raise LLMBadResponse("The LLM server's answer has no choices.")
+    return reply
 
-    def __init__(self, key: str = "", on_end: Callable[[str], None] | None = None) -> None:
-        self._on_end = on_end
-        self.done = False
-        self._is_chunk = False  # whether the latest event is a chunk
-        self._key = key
-        self._model = ""
-        self._usage = Usage()
-        self._choices: dict[int, Choice] = {}
-        self._num_ends = 0  # finish reasons
 
-    def feed(self, event: Event) -> None:
-        """Add an event of a stream. Raises LLMBadResponse, or the error that the event contains."""
-        if event.is_last:
-            self._end()
-        if not event.data or self.done:
-            return
-        try:
-            chunk = json.loads(event.data)
-            if error := error_in(chunk):
-                raise error_of(_status_of(error), json.dumps({"error": error}).encode(), self._key)
-            self._is_chunk = is_chunk(chunk)
-            self._take_head(chunk)
-            for choice in chunk.get("choices") or ():
-                index = int(choice.get("index") or 0)  # servers that return one choice may omit it
-                taken = self._choices.setdefault(index, Choice())
-                has_ended = bool(taken.finish_reason)
-                taken.take(choice)
-                self._num_ends += finish_of(choice) is not None
-                if taken.finish_reason and not has_ended:
-                    self._ended([taken])
-        except NONSENSE:
-            raise LLMBadResponse("The LLM server's stream is not a completion.") from None
-
-    def feed_whole(self, content: bytes) -> None:
-        """Add a whole answer of either API. Raises LLMBadResponse, or the error that it contains."""
-        try:
-            payload = json.loads(content)
-            choices = payload.get("choices") or []
-            other_error = next(filter(None, map(payload.get, ("errors", "detail", "message"))), None)
-            if all(map(_error_of_choice, choices)) and (error := error_in(payload) or other_error):
-                raise error_of(_status_of(error), json.dumps({"error": error}).encode(), self._key)
-            self._take_head(payload)
-            self._choices = dict(enumerate(map(whole_choice, payload["choices"])))
-            self._num_ends = len(self._choices)
-            self._ended(self._choices.values())
-        except NONSENSE:
-            raise LLMBadResponse("The LLM server's answer is not a completion.") from None
-
-    def _end(self) -> None:
-        """End every choice. Raises LLMBadResponse if the last event of the stream is not a chunk."""
-        if self._choices and not self._is_chunk:
-            raise LLMBadResponse("The LLM server's stream ends with an event that is not a completion.")
-        self.done = True
-        without_reason = [choice for choice in self._choices.values() if not choice.finish_reason]
-        for choice in without_reason:
-            choice.finish_reason = "stop"
-        self._ended(without_reason)
-
-    def _ended(self, choices: Iterable[Choice]) -> None:
-        if self._on_end is not None:
-            for choice in choices:
-                if choice.finish_reason not in FAILED:
-                    self._on_end(choice.text)
-
-    @property
-    def is_whole(self) -> bool:
-        """Return True if every choice has ended; some servers omit [DONE]."""
-        return self.done or (
-            bool(self._choices) and all(choice.finish_reason for choice in self._choices.values())
-        )
-
-    def reply(self) -> Reply:
-        """Return the choices that have ended so far, in the order of the server's indices."""
-        finished = [choice for _, choice in sorted(self._choices.items()) if choice.finish_reason]
-        draws = tuple(choice.draw() for choice in finished if choice.finish_reason not in FAILED)
-        is_unnumbered = self._num_ends != len(self._choices)
-        return Reply(draws, self._model, self._usage, is_unnumbered=is_unnumbered)
-
-    def _take_head(self, payload: Mapping[str, Any]) -> None:
-        self._model = self._model or model_name(payload.get("model"))
-        if isinstance(usage := payload.get("usage"), dict):
-            self._usage = Usage(_count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")))
+def lacks_logprobs(reply: Reply) -> bool:
+    """Return True if no answer with text has log-probabilities: some servers omit the end token."""
+    return all(draw.text and draw.logprob is None and not draw.logprobs_of_other_text for draw in reply.draws)
 
 
 def is_chunk(event: Mapping[str, Any]) -> bool:
@@ -427,26 +371,6 @@ def model_name(name: object) -> str:
 
 REFUSAL_BYTES = 64 * 2**10
 MAX_MESSAGE_CHARS = 500
-# vLLM's answer to every call after its engine has died, until it is restarted. The prompt is not the cause.
-_ENGINE_DEAD = re.compile(
-    r"engine\w*\W.*(encountered an issue|dead|died|not running)|EngineDead", re.IGNORECASE
-)
-_REFUSING = frozenset({400, 422})
-# Some services forbid log-probabilities for some models (403), and some servers fail on them (500, 501).
-_REFUSING_LOGPROBS = _REFUSING | {403, 500, 501}
-# "n" as a separate word, or a synonym.
-_REFUSED_N = re.compile(
-    r"(?<!\w)n(?!\w)|\b(?:choices?|candidates?|candidate_count|best_of|num_\w+|generations|sequences)\b"
-    r"|\b(?:one|single|multiple|several) (?:\w+ )?(?:completion|response|generation|output|answer)s?\b",
-    re.IGNORECASE,
-)
-_REFUSING_N = _REFUSING | {500, 501}
-_REFUSED_LOGPROBS = re.compile(r"log[ _-]?prob", re.IGNORECASE)
-_UNKNOWN_PARAMETER = re.compile(
-    r"un(?:known|recogni[sz]ed|supported|expected)|not (?:permitted|supported|recogni[sz]ed)", re.IGNORECASE
-)
-_NO_ROOM = _REFUSING | {413}
-_CONTEXT = re.compile(r"\bcontext\b|too (?:long|large)|exceed", re.IGNORECASE)
 
 
 def error_of(status: int, body: bytes, key: str = "", *, retry_after_s: float | None = None) -> EigencalError:
@@ -455,46 +379,9 @@ def error_of(status: int, body: bytes, key: str = "", *, retry_after_s: float | 
     message = (message.replace(key, "[redacted]") if key else message)[:MAX_MESSAGE_CHARS]
     if status in TRY_AGAIN and not is_out_of_credit(body):
         return LLMUnavailable("The LLM server refuses work for now.", retry_after_s=retry_after_s)
-    if status == 500 and _ENGINE_DEAD.search(message):
-        return LLMUnavailable("The LLM server's engine has stopped.", retry_after_s=retry_after_s)
     if status == 404 and "model" in message.lower():
         return ModelNotFound("The LLM server does not serve this model.")
     cause = ": EIGENCAL_LLM_URL may not be the base URL of its API" if status == 404 else ""
     return LLMError(
         f"The LLM server answered with status {status}{cause}.", llm_status=status, llm_message=message
     )
-
-
-def has_no_room(error: EigencalError) -> bool:
-    """Return True if prompt and `max_tokens` together exceed the context."""
-    message, status = error.extra.get("llm_message") or "", error.extra.get("llm_status")
-    return status in _NO_ROOM and _CONTEXT.search(message) is not None
-
-
-def refuses_stream(error: EigencalError) -> bool:
-    """Return True if the server refused a call because it does not stream."""
-    return (
-        isinstance(error, LLMError)
-        and error.extra.get("llm_status") in _REFUSING
-        and "stream" in (error.extra.get("llm_message") or "").lower()
-    )
-
-
-def refused_parameter(error: EigencalError, body: Mapping[str, Any]) -> str | None:
-    """Return the parameter that the server refused, if the call can be sent without it.
-
-    That is `n`, `max_tokens` (it has another name), or one of `OPTIONAL` at a value without effect.
-    """
-    message, status = error.extra.get("llm_message") or "", error.extra.get("llm_status")
-    if not isinstance(error, LLMError) or status not in _REFUSING_LOGPROBS:
-        return None
-    if _REFUSED_LOGPROBS.search(message) and "logprobs" in body:
-        return "logprobs"
-    if status in _REFUSING:
-        is_unknown = "max_tokens" in message and _UNKNOWN_PARAMETER.search(message)
-        if "max_tokens" in body and (is_unknown or "max_completion_tokens" in message):
-            return "max_tokens"
-        for name in OPTIONAL & body.keys():
-            if name in message and body[name] == WITHOUT_EFFECT.get(name, body[name]):
-                return name
-    return "n" if status in _REFUSING_N and body["n"] > 1 and _REFUSED_N.search(message) else None

@@ -10,11 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
-from service.embedding.port import FAILED
 from service.errors import EigencalError, EmbedderUnavailable, NoUsableAnswers, Unscorable
 from service.ids import new_id
 from service.llm.port import (
-    Api,
     Draw,
     GenerationRequest,
     Priority,
@@ -42,10 +40,13 @@ NO_LOGPROB = (
     "The LLM server returned no log-probability of the whole answer, which a score without samples needs.",
 )
 OTHER_TEXT = (
-    "logprobs_of_other_text",
+    "no_log_probability",
     "The log-probabilities from the LLM server belong to another text. A score without samples needs them.",
 )
-CUT = ("cut", "The answer was cut by its token limit, so its log-probability is that of a part.")
+CUT = (
+    "no_log_probability",
+    "The answer was cut by its token limit, so its log-probability is of a part.",
+)
 NO_TEXT = ("no_text", "The answer has no text, or only reasoning: there is nothing to judge.")
 
 
@@ -154,7 +155,6 @@ class Plan:
 
 def plan_for(
     body: Mapping[str, Any],
-    api: Api,
     serving: Serving,
     options: ScoreCommand,
     num_samples: int,
@@ -163,19 +163,19 @@ def plan_for(
     *,
     marks: bool,
 ) -> Plan:
-    """Return the plan for scoring the answer to a call with this body. Raises Unscorable.
+    """Return the plan for scoring the answer to a chat with this body. Raises Unscorable.
 
     `options`: a command with the caller's options, without a request. `recommended`: returns the number of
     samples that the calibration recommends, or None; may raise EmbedderUnavailable.
     """
-    sampling = serving.messages_sampling if api == "chat" else serving.sampling
+    sampling = serving.messages_sampling
     model, limit = body.get("model"), _call_limit(body)
     if type(limit) is not int:
         limit = sampling.max_tokens
     request = GenerationRequest(
         num_samples=num_samples,
         sampling=sampling,
-        wire=wire_prompt(body, api),
+        wire=wire_prompt(body),
         model=model if isinstance(model, str) and model else None,
         priority=priority,
         # The context may have no room for more than the call's limit.
@@ -265,26 +265,22 @@ SILENT: dict[str, Any] = {
 ABOUT_TOOLS = frozenset({"tool_choice", "function_call", "parallel_tool_calls"})
 
 
-def wire_prompt(body: Mapping[str, Any], api: Api) -> WirePrompt:
-    """Return the members of a call that determine the answer, except for sampling parameters.
+def wire_prompt(body: Mapping[str, Any]) -> WirePrompt:
+    """Return the members of a chat that determine the answer, except for sampling parameters.
 
-    A prompt of plain text, or of turns of plain text, has no marks. Raises Unscorable.
+    A prompt of turns of plain text has no marks. Raises Unscorable.
     """
-    prompt_field = "messages" if api == "chat" else "prompt"
-    fields = {name: value for name, value in body.items() if name == prompt_field or not _is_empty(value)}
-    aside = {prompt_field} | ASIDE | SAMPLED
+    fields = {name: value for name, value in body.items() if name == "messages" or not _is_empty(value)}
+    aside = {"messages"} | ASIDE | SAMPLED
     if not {"tools", "functions"} & fields.keys():
         aside |= ABOUT_TOOLS
     marks = {name: value for name, value in fields.items() if name not in aside and SILENT.get(name) != value}
-    if api == "chat":
-        turns = fields.get("messages")
-        prompt_marks = _marks_of_turns(turns)
-        # Calibrations have no such chats. Some servers continue the last turn, others begin a new one.
-        if turns and turns[-1].get("role") == "assistant":
-            prompt_marks["last_turn"] = "assistant"
-        return WirePrompt(api, {"messages": turns, **marks}, marks | prompt_marks)
-    prompt, prompt_marks = _one_prompt(fields)
-    return WirePrompt(api, {"prompt": prompt, **marks}, marks | prompt_marks)
+    turns = fields.get("messages")
+    prompt_marks = _marks_of_turns(turns)
+    # Calibrations have no such chats. Some servers continue the last turn, others begin a new one.
+    if turns and turns[-1].get("role") == "assistant":
+        prompt_marks["last_turn"] = "assistant"
+    return WirePrompt({"messages": turns, **marks}, marks | prompt_marks)
 
 
 def _is_empty(value: object) -> bool:
@@ -322,20 +318,6 @@ def _kind(part: object) -> str:
     return str(part.get("type"))
 
 
-def _one_prompt(fields: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return the prompt and its marks: a prompt of tokens has one. Raises Unscorable for several prompts."""
-    if fields.get("echo"):
-        raise Unscorable("echo", "With `echo` the answer repeats its prompt, so it cannot be judged.")
-    prompt = fields.get("prompt")
-    if isinstance(prompt, list) and len(prompt) == 1 and not isinstance(prompt[0], int):
-        [prompt] = prompt
-    if isinstance(prompt, str):
-        return prompt, {}
-    if isinstance(prompt, list) and prompt and all(isinstance(token, int) for token in prompt):
-        return prompt, {"prompt": "tokens"}
-    raise Unscorable("many_prompts", "A score needs exactly one prompt.")
-
-
 def is_first(choice: object) -> bool:
     """Return True for the choice that is judged. Servers that return one choice may omit its index."""
     return isinstance(choice, dict) and not choice.get("index")
@@ -352,12 +334,6 @@ def first_choice(payload: Mapping[str, Any]) -> dict[str, Any] | None:
     return next(filter(is_first, choices_of(payload)), None)
 
 
-def has_others(payload: Mapping[str, Any]) -> bool:
-    """Return True if an answer or a chunk has more choices than the one that is judged."""
-    choices = choices_of(payload)
-    return len(choices) > 1 or any(isinstance(choice, dict) and not is_first(choice) for choice in choices)
-
-
 def judged_choice(payload: Mapping[str, Any]) -> Choice | None:
     """Return the choice that is judged of a complete answer, or None."""
     choice = first_choice(payload)
@@ -370,15 +346,15 @@ def judged_choice(payload: Mapping[str, Any]) -> Choice | None:
 def require_text(choice: Choice | None) -> Choice:
     """Return the choice. Raises Unscorable if it has no text or was aborted. Empty text is allowed."""
     if choice is None:
-        raise Unscorable("no_answer", "The answer has no choice.")
+        raise Unscorable("no_text", "The answer has no choice.")
     if choice.other_fields & {"tool_calls", "function_call"}:
-        raise Unscorable("tool_call", "The answer calls a tool: it has no text to judge.")
+        raise Unscorable("no_text", "The answer calls a tool: it has no text to judge.")
     if "refusal" in choice.other_fields and not choice.text:
-        raise Unscorable("refusal", "The model refused to answer: there is no answer to judge.")
+        raise Unscorable("no_text", "The model refused to answer: there is no answer to judge.")
     if "audio" in choice.other_fields and not choice.text:
         raise Unscorable("no_text", "The answer is audio, not text.")
     if choice.finish_reason in GIVEN_UP:
-        raise Unscorable("given_up", "The LLM server aborted the answer.")
+        raise Unscorable("incomplete", "The LLM server aborted the answer.")
     return choice
 
 
@@ -530,8 +506,8 @@ class RunningScore:
             raise Unscorable(plan.code, plan.message)
         assert self._draws is not None
         choice = require_text(answer)
-        [draw] = await self._scorer.shape.read_off_loop([choice.draw()])
-        if is_blank(draw.text) and self._scorer.scorer.empty_answers == FAILED:
+        [draw] = self._scorer.shape.read([choice.draw()])
+        if is_blank(draw.text):
             raise Unscorable(*NO_TEXT)
         self.judged_text, self.choice_text = draw.text, choice.text
         if plan.fallback is not None and (draw.total_logprob is None or draw.truncated):

@@ -1,10 +1,10 @@
-"""Chats and text completions as a `Format`."""
+"""Chats as a `Format`."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
-from service.llm.port import Api
-from service.llm.wire import LOGPROBS, PATHS, finish_of
+from service.llm.wire import LOGPROBS, PATHS
 from service.proxy.chat_score import choices_of, first_choice, is_first
 from service.proxy.stream import DONE, event_of
 
@@ -15,21 +15,19 @@ _KEPT = frozenset({"role", "tool_calls", "function_call", "refusal"})
 
 
 class Completions:
-    """Implements `service.proxy.formats.Format` for chats and for text completions."""
+    """Implements `service.proxy.formats.Format` for chats."""
 
     ends_at_once = False
-
-    def __init__(self, api: Api) -> None:
-        self.samples_api = api
-        self.path = PATHS[api]
+    path = PATHS["chat"]
+    always: Mapping[str, Any] = MappingProxyType({})
 
     def call(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the body: samples are calls of the same API."""
+        """Return the body: samples are chats, too."""
         return body
 
     def asking_logprobs(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the body with `logprobs`."""
-        return {**body, "logprobs": LOGPROBS[self.samples_api]}
+        return {**body, "logprobs": LOGPROBS["chat"]}
 
     def read(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the payload: it is a completion, or a chunk of one."""
@@ -60,64 +58,40 @@ class Completions:
 
     def abstaining(self, payload: Mapping[str, Any], text: str) -> dict[str, Any]:
         """Return the answer with `text` in each choice. Choices after the first were not judged."""
+        end = {"logprobs": None, "finish_reason": "stop"}
+        message = {"role": "assistant", "content": text}
         number = len(choices_of(payload)) or 1
-        return _about(payload) | {"choices": [self._choice(text, "stop", index) for index in range(number)]}
+        return _about(payload) | {
+            "choices": [{"index": index, "message": message, **end} for index in range(number)]
+        }
 
     def let_through(self, payload: Mapping[str, Any], judged: str | None) -> dict[str, Any]:
         """Return the first choice with `judged` as its text; None: with its tool calls or refusal."""
         choice = first_choice(payload) or {}
         message = choice.get("message")
-        if isinstance(message, dict):
-            names = _KEPT if judged is None else {"role"}
-            kept = {name: value for name, value in message.items() if name in names}
-            content: dict[str, Any] = {"message": {**kept, "content": judged}}
-        else:
-            content = {"text": judged or ""}
+        names = _KEPT if judged is None else {"role"}
+        kept = {name: message[name] for name in message if name in names} if isinstance(message, dict) else {}
+        content = {"message": {**kept, "content": judged}}
         end = {"logprobs": None, "finish_reason": choice.get("finish_reason")}
         return _about(payload) | {"choices": [{"index": 0, **content, **end}]}
 
-    def textless(self, event: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return a chunk with only the members of its deltas that are forwarded without text."""
-        kept = []
-        for choice in choices_of(event):
-            if isinstance(choice, dict):
-                delta = choice.get("delta")
-                ends = {name: choice[name] for name in ("index", "finish_reason") if name in choice}
-                if isinstance(delta, dict):
-                    kept.append({**ends, "delta": {name: delta[name] for name in delta if name in _KEPT}})
-                else:
-                    kept.append({**ends, "text": ""})
-        return _about(event) | {"choices": kept}
-
-    def gathered(self, whole: dict[str, Any], event: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the first chunk's members, the last usage, and the finish reason of the first choice."""
-        whole = {"choices": [self._choice("", "stop")], **_about(event), **whole}
-        for choice in filter(is_first, choices_of(event)):
-            if reason := finish_of(choice):
-                whole["choices"] = [self._choice("", reason)]
-        return {**whole, "usage": event.get("usage") or whole.get("usage")}
-
     def stream(self, payload: Mapping[str, Any], document: Mapping[str, Any]) -> bytes:
-        """Return a chunk with the text, the last chunk, the usage if there is one, and `[DONE]`."""
+        """Return a chunk with the messages, the last chunk, the usage if there is one, and `[DONE]`."""
         common = {name: value for name, value in payload.items() if name not in ("choices", "usage")}
-        [choice] = payload["choices"]
-        begun: dict[str, Any] = {"text": choice.get("text")}
-        ended: dict[str, Any] = {"text": ""}
-        if self.samples_api == "chat":
-            begun, ended = {"delta": choice["message"]}, {"delta": {}}
-        first = {"index": 0, **begun, "logprobs": None, "finish_reason": None}
-        last = {"index": 0, **ended, "logprobs": None, "finish_reason": choice["finish_reason"]}
-        sent = [
-            {**common, "choices": [first]},
-            self.with_uncertainty({**common, "choices": [last]}, document),
-        ]
+        common["object"] = "chat.completion.chunk"
+        begun, ended = list[dict[str, Any]](), list[dict[str, Any]]()
+        for choice in choices_of(payload):
+            index, message = choice.get("index"), dict(choice.get("message") or {})
+            if calls := message.get("tool_calls"):
+                message["tool_calls"] = [{"index": at, **call} for at, call in enumerate(calls)]
+            begun.append(
+                {"index": index, "delta": message, "logprobs": choice.get("logprobs"), "finish_reason": None}
+            )
+            end = {"logprobs": None, "finish_reason": choice.get("finish_reason")}
+            ended.append({"index": index, "delta": {}, **end})
+        sent = [{**common, "choices": begun}, self.with_uncertainty({**common, "choices": ended}, document)]
         sent += [{**common, "choices": [], "usage": payload["usage"]}] if payload.get("usage") else []
         return b"".join([*map(event_of, sent), DONE])
-
-    def _choice(self, text: str, finish_reason: str, index: int = 0) -> dict[str, Any]:
-        chat = {"message": {"role": "assistant", "content": text}}
-        content = chat if self.samples_api == "chat" else {"text": text}
-        return {"index": index, **content, "logprobs": None, "finish_reason": finish_reason}
 
 
 def _about(payload: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,11 +4,11 @@ Responses draw one answer per call, so the samples are chats with the same turns
 """
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from service.errors import Unscorable
 from service.ids import new_id
-from service.llm.port import Api
 from service.llm.wire import NONSENSE
 from service.proxy.stream import event_of
 
@@ -37,8 +37,9 @@ class Responses:
     """Implements `service.proxy.formats.Format` for responses."""
 
     path = "/responses"
-    samples_api: Api = "chat"
     ends_at_once = True
+    # The server keeps no response: keys share its account, so one could read those of another.
+    always: Mapping[str, Any] = MappingProxyType({"store": False})
 
     def call(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the chat with the same turns. Raises Unscorable if no chat has them."""
@@ -81,40 +82,47 @@ class Responses:
         output = [_message(judged)] if judged is not None else _textless_items(payload.get("output"))
         return _about(payload) | {"output": output}
 
-    def textless(self, event: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return an event about a tool call, a refusal or the response; None for others."""
-        if isinstance(event.get("response"), dict):
-            return {**event, "response": self.let_through(event["response"], None)}
-        if "item" in event:
-            return next(({**event, "item": item} for item in _textless_items([event["item"]])), None)
-        is_refusal = any(part.get("type") == "refusal" for part in _objects([event.get("part")]))
-        kept = ("response.function_call_arguments.", "response.refusal.")
-        return dict(event) if is_refusal or str(event.get("type")).startswith(kept) else None
-
-    def gathered(self, whole: dict[str, Any], event: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the response of the latest event that has one."""
-        return event["response"] if isinstance(event.get("response"), dict) else whole
-
     def stream(self, payload: Mapping[str, Any], document: Mapping[str, Any]) -> bytes:
-        """Return the events of a response of which each item is a message with one part."""
+        """Return the events of a response."""
         begun = {**payload, "status": "in_progress", "incomplete_details": None, "output": [], "usage": None}
         sent: list[dict[str, Any]] = [{"type": "response.created", "response": begun}]
-        for index, item in enumerate(payload["output"]):
-            [part] = item["content"]
-            in_item = {"item_id": item["id"], "output_index": index, "content_index": 0}
-            added = {**item, "status": "in_progress", "content": []}
-            text = {**in_item, "logprobs": []}
-            sent += [
-                {"type": "response.output_item.added", "output_index": index, "item": added},
-                {"type": "response.content_part.added", **in_item, "part": {**part, "text": ""}},
-                {"type": "response.output_text.delta", **text, "delta": part["text"]},
-                {"type": "response.output_text.done", **text, "text": part["text"]},
-                {"type": "response.content_part.done", **in_item, "part": part},
-                {"type": "response.output_item.done", "output_index": index, "item": item},
-            ]
+        for index, item in enumerate(_objects(payload.get("output"))):
+            sent += _events_of_item(index, item)
         end = "response.incomplete" if payload.get("status") == "incomplete" else "response.completed"
         sent.append(self.with_uncertainty({"type": end, "response": payload}, document))
         return b"".join(self.event({**event, "sequence_number": i}) for i, event in enumerate(sent))
+
+
+def _events_of_item(index: int, item: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the events of one output item: a message with its parts, a call of a function, or another."""
+    at = {"item_id": item.get("id"), "output_index": index}
+    begun = {**item, **({"status": "in_progress"} if "status" in item else {})}
+    inner = list[dict[str, Any]]()
+    if item.get("type") == "message":
+        begun["content"] = []
+        for place, part in enumerate(_objects(item.get("content"))):
+            of_part = {**at, "content_index": place}
+            name = "refusal" if part.get("type") == "refusal" else "text"
+            text, kind = part.get(name), "refusal" if name == "refusal" else "output_text"
+            logprobs: dict[str, Any] = {} if name == "refusal" else {"logprobs": []}
+            inner += [
+                {"type": "response.content_part.added", **of_part, "part": {**part, name: ""}},
+                {"type": f"response.{kind}.delta", **of_part, **logprobs, "delta": text},
+                {"type": f"response.{kind}.done", **of_part, **logprobs, name: text},
+                {"type": "response.content_part.done", **of_part, "part": part},
+            ]
+    elif item.get("type") == "function_call":
+        begun["arguments"] = ""
+        kind, arguments = "response.function_call_arguments", item.get("arguments")
+        inner += [
+            {"type": f"{kind}.delta", **at, "delta": arguments},
+            {"type": f"{kind}.done", **at, "name": item.get("name"), "arguments": arguments},
+        ]
+    return [
+        {"type": "response.output_item.added", "output_index": index, "item": begun},
+        *inner,
+        {"type": "response.output_item.done", "output_index": index, "item": item},
+    ]
 
 
 # Calls
@@ -125,7 +133,7 @@ def _chat(body: Mapping[str, Any]) -> dict[str, Any]:
         if body.get(name):
             raise _stored(name)
     if body.get("background"):
-        raise Unscorable("background", "The answer of a call in the background is fetched later, unscored.")
+        raise Unscorable("not_convertible", "The answer of a call in the background is fetched later.")
     text, reasoning = body.get("text") or {}, body.get("reasoning") or {}
     passed = {name: value for name, value in body.items() if name not in _CONVERTED | _ASIDE}
     converted = {
@@ -142,7 +150,7 @@ def _chat(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _stored(name: str) -> Unscorable:
-    return Unscorable("stored_conversation", f"`{name}` stands for turns that are not in `input`.")
+    return Unscorable("not_convertible", f"`{name}` stands for turns that are not in `input`.")
 
 
 def _not_convertible(kind: object) -> Unscorable:

@@ -1,4 +1,4 @@
-"""The routes under /v1 for clients of OpenAI's API: chats, completions, responses, models."""
+"""The routes under /v1 for clients of OpenAI's API: chats, responses, models."""
 
 import json
 import logging
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any, Literal, cast, get_args
 
-from fastapi import APIRouter, Depends, Path, Request
+from fastapi import APIRouter, Depends, Request
 from pydantic import Field, ValidationError
 from starlette.responses import Response
 
@@ -17,19 +17,19 @@ from service.api.bodies import (
     CLIENT_CLOSED_REQUEST,
     RequestModel,
     StreamingBody,
+    guarded,
     refusal,
     refuse_heavy,
     require_json,
     while_connected,
 )
 from service.api.errors import error_body, internal_body, log_problem, request_id_of
-from service.errors import EigencalError, InvalidRequest, Overloaded, ScopeRequired, Unscorable
-from service.heavy_json import MAX_VALUES
+from service.errors import EigencalError, InvalidRequest, LLMBadResponse, Overloaded, Unscorable
 from service.llm.admission import Permit
 from service.llm.openai_server import ServerQuirks
 from service.llm.port import Priority
 from service.llm.sse import parse_object, prepend, too_long
-from service.proxy.abstention import HeldStream, is_abstained, is_judged
+from service.proxy.abstention import is_abstained, is_judged
 from service.proxy.chat_score import (
     BUSY,
     ID_HEADER,
@@ -37,29 +37,24 @@ from service.proxy.chat_score import (
     Plan,
     RunningScore,
     Uncertainty,
-    has_others,
     judged_choice,
     plan_for,
 )
 from service.proxy.completions import Completions
 from service.proxy.formats import Format
 from service.proxy.responses import Responses
-from service.proxy.stream import TOO_LONG, as_it_is, beating, broken_off, encoded, scored_stream
+from service.proxy.stream import TOO_LONG, as_it_is, encoded, scored_stream
 from service.proxy.upstream import Call, Reply, Upstream, read_ahead
 from service.scoring.score import AUTO, NumSamples, ScoreCommand, Target
 from service.scoring.service import ScoringService
-from service.tracing import NO_SPANS, Spans
 
 log = logging.getLogger(__name__)
 
-CHAT, TEXT, RESPONSES = Completions("chat"), Completions("completions"), Responses()
+CHAT, RESPONSES = Completions(), Responses()
 Mode = Literal["off", "async", "on"]
 HEADER = "X-Eigencal"
 FIELD = "eigencal"
 UNREADABLE = Unscorable("unreadable_request", "The call is not a JSON object that can be sent again.")
-MANY_CHOICES = Unscorable(
-    "many_choices", "Only the first of several choices is judged, so none is let through."
-)
 # Headers of the caller that the server gets: for reading the body and for traces. The key is the service's.
 REQUEST_HEADERS_PASSED = ("traceparent", "tracestate", "accept", "content-encoding")
 # Proxies may answer 203 or 206 with a complete body. 204 and 205 have no body.
@@ -84,22 +79,20 @@ class ScoreOptions(RequestModel):
 class ChatCall:
     """A call to the drop-in.
 
-    `body`: the bytes to forward. `payload`: the JSON object, or None if the body is not JSON that can be sent
-    again.
+    `body`: the bytes to forward. `payload`: their JSON object, or None if it cannot be sent again as JSON.
+    `streams`: whether the caller wants a stream. `abstains`: the answer waits until it is judged, and may be
+    withheld; the server is asked for a whole answer.
     """
 
     body: bytes
     options: ScoreOptions
     mode: Mode
-    payload: dict[str, Any] | None
-
-    @property
-    def streams(self) -> bool:
-        """Return True if the call asks for a stream."""
-        return bool(self.payload and self.payload.get("stream"))
+    payload: dict[str, Any] | None = None
+    streams: bool = False
+    abstains: bool = False
 
 
-async def read_call(request: Request, default: Mode, *, abstains: bool) -> ChatCall:
+async def read_call(request: Request, api: Format, default: Mode, *, abstains: bool) -> ChatCall:
     """Return the call. Raises InvalidRequest for a bad `eigencal` field or header, and UnsupportedMediaType.
 
     `abstains`: the operator withholds answers by their score, so callers always wait for it. A body without
@@ -113,35 +106,43 @@ async def read_call(request: Request, default: Mode, *, abstains: bool) -> ChatC
         mode = "on"
     body = await request.body()
     has_field, has_score = f'"{FIELD}"'.encode() in body, b'"uncertainty"' in body
-    if mode == "off" and not (has_field or has_score):
-        return ChatCall(body, ScoreOptions(), "off", None)
-    options = ScoreOptions()
+    if mode == "off" and not (has_field or has_score or api.always):
+        return ChatCall(body, ScoreOptions(), "off")
     # Also for a call that cannot be scored: the field must not reach the server.
     if has_field:
         refuse_heavy(body)
-    payload = parse_object(body, MAX_VALUES)
-    if has_field and payload is not None and FIELD in payload:
+    given, options = parse_object(body), ScoreOptions()
+    if given is None:
+        return ChatCall(body, options, cast("Mode", mode), abstains=abstains)
+    if FIELD in given:
         try:
-            options = ScoreOptions.model_validate_json(json.dumps(payload.pop(FIELD)))
+            options = ScoreOptions.model_validate_json(json.dumps(given[FIELD]))
         except ValidationError as error:
-            raise refusal(error, ScoreOptions, within=[FIELD]) from None
-        body = json.dumps(payload).encode()
+            raise refusal(error, within=[FIELD]) from None
+    sent = {**given, **api.always}
+    sent.pop(FIELD, None)
     # Clients send an answer back as a turn, including its score.
-    if has_score and payload is not None and _drop_scores(payload.get("messages")):
-        body = json.dumps(payload).encode()
-    return ChatCall(body, options, cast("Mode", mode), payload if is_sendable(payload) else None)
+    if has_score:
+        sent["messages"] = _without_scores(sent.get("messages"))
+    streams, abstains = bool(given.get("stream")), abstains or bool(options.abstain)
+    if streams and abstains:
+        sent = {name: value for name, value in sent.items() if name not in ("stream", "stream_options")}
+    if sent != given:
+        body = json.dumps(sent).encode()
+    sendable = sent if is_sendable(sent) else None
+    return ChatCall(body, options, cast("Mode", mode), sendable, streams, abstains)
 
 
-def _drop_scores(turns: object) -> bool:
-    """Remove `uncertainty` from the assistant's turns; return True if there was one."""
-    scored = [
-        turn
-        for turn in (turns if isinstance(turns, list) else ())
-        if isinstance(turn, dict) and turn.get("role") == "assistant" and "uncertainty" in turn
+def _without_scores(turns: Any) -> Any:
+    """Return the turns of a chat without `uncertainty` in those of the assistant."""
+    if not isinstance(turns, list):
+        return turns
+    return [
+        {name: value for name, value in turn.items() if name != "uncertainty"}
+        if isinstance(turn, dict) and turn.get("role") == "assistant"
+        else turn
+        for turn in turns
     ]
-    for turn in scored:
-        del turn["uncertainty"]
-    return bool(scored)
 
 
 def is_sendable(payload: object) -> bool:
@@ -162,62 +163,46 @@ class Chat:
     manager that waits for the permit of one LLM call and releases it. Raises Overloaded. `deadline_s`: how
     long an answer waits for its score, in seconds. `num_samples`: samples drawn for a score by default.
     `abstain`: withhold every answer whose decision is to abstain, regardless of the caller's options, and
-    send `abstain_text` instead; streams are held until then. `abstain_fail_open`: send answers that cannot be
-    judged.
+    send `abstain_text` instead.
     """
 
     upstream: Upstream
     service: ScoringService
     scorer: ChatScorer
     one_call: Callable[[], AbstractAsyncContextManager[Permit]]
-    spans: Spans = NO_SPANS
     mode: Mode = "on"
     deadline_s: float = 10.0
     num_samples: NumSamples = AUTO
     abstain: bool = False
     abstain_text: str = ""
-    abstain_fail_open: bool = False
     quirks: ServerQuirks = field(default_factory=ServerQuirks)
 
     async def open(self, sent: Call) -> Reply:
-        """Return the server's answer and trace the call; see `Upstream.open`."""
-        if sent.body is None:  # no call of the model
-            return await self.upstream.open(sent)
-        with self.spans.forwarding(sent.path) as span:
-            reply = await self.upstream.open(sent)
-            span.tell(reply.status)
+        """Return the server's answer; see `Upstream.open`."""
+        reply = await self.upstream.open(sent)
         if reply.status == 404 and sent.path.startswith(RESPONSES.path):
             log.warning("the LLM server answered POST /v1/responses with 404: it may not have this route")
         return reply
 
     async def begin(self, call: ChatCall, api: Format, owner: str) -> RunningScore:
         """Return the score of the answer to come. Raises InvalidRequest if `abstain` is not possible."""
-        if call.options.abstain and not self.abstain and (call.streams or call.mode != "on"):
+        if call.options.abstain and call.mode != "on":
             # An error, because callers that ask for it rely on it.
-            msg = "needs an answer that waits for its score: `X-Eigencal: on`, and no stream"
+            msg = "needs an answer that waits for its score: `X-Eigencal: on`"
             raise InvalidRequest(f"{FIELD}.abstain: {msg}", [{"loc": ["body", FIELD, "abstain"], "msg": msg}])
         is_full = call.mode == "async" and not self.scorer.has_room
         plan = BUSY if is_full else await self._plan(call, api)
         return RunningScore(self.scorer, plan, owner)
 
-    def withholds(self, call: ChatCall, uncertainty: Uncertainty, *, several: bool) -> bool:
+    def withholds(self, call: ChatCall, uncertainty: Uncertainty) -> bool:
         """Return True if the answer is withheld: by its decision, or because it was not judged."""
-        if not self.abstain:
-            return bool(call.options.abstain) and is_abstained(uncertainty)
-        if is_judged(uncertainty) and is_abstained(uncertainty):
+        if call.abstains and is_abstained(uncertainty):
             return True
-        return self.passes_only_judged and (several or not is_judged(uncertainty))
-
-    @property
-    def passes_only_judged(self) -> bool:
-        """Return True if answers that were not judged are withheld."""
-        return self.abstain and not self.abstain_fail_open
+        return self.abstain and not is_judged(uncertainty)
 
     async def _plan(self, call: ChatCall, api: Format) -> Plan | Unscorable:
         if call.payload is None:
             return UNREADABLE
-        if self.passes_only_judged and call.payload.get("n") not in (None, 1):
-            return MANY_CHOICES
         options, target = self._allowed(call.options)
         number = self.num_samples if options.num_samples is None else options.num_samples
         as_recommended = number == AUTO
@@ -228,7 +213,6 @@ class Chat:
         try:
             return plan_for(
                 api.call(call.payload),
-                api.samples_api,
                 self.service.serving,
                 ScoreCommand(
                     calibration=options.calibration,
@@ -239,7 +223,7 @@ class Chat:
                 self.service.serving.number_of(number),
                 partial(self.service.scorer.choice.recommended, chosen=chosen),
                 # If no answer is sent without its score, both are equally urgent.
-                Priority.LIVE if self.passes_only_judged else Priority.BESIDE,
+                Priority.LIVE if self.abstain else Priority.BESIDE,
                 marks=options.mark,
             )
         except Unscorable as reason:
@@ -323,7 +307,7 @@ def _described(note: str) -> dict[int | str, dict[str, Any]]:
     return {200: {"description": note, "content": json_}, "default": {"description": error, "content": json_}}
 
 
-router = APIRouter(prefix="/v1", tags=["drop-in"], dependencies=[Depends(score_scope)])
+router = APIRouter(prefix="/v1", tags=["drop-in"], route_class=guarded(score_scope))
 
 
 @router.post("/chat/completions", responses=_described(ANSWER), openapi_extra=BODY)
@@ -332,46 +316,10 @@ async def chat_completions(request: Request, chat: ChatDep) -> Response:
     return await _complete(request, chat, CHAT)
 
 
-@router.post("/completions", responses=_described(ANSWER), openapi_extra=BODY)
-async def completions(request: Request, chat: ChatDep) -> Response:
-    """Return the LLM server's completion of a text, with its uncertainty."""
-    return await _complete(request, chat, TEXT)
-
-
 @router.post("/responses", responses=_described(ANSWER), openapi_extra=BODY)
 async def responses(request: Request, chat: ChatDep) -> Response:
     """Return the LLM server's response, with its uncertainty."""
     return await _complete(request, chat, RESPONSES)
-
-
-STORED: dict[str, Any] = {
-    "responses": _described("The LLM server's own answer, without a score."),
-    "openapi_extra": BEARER,
-}
-
-
-@router.get("/responses/{response_id}", **STORED)
-@router.delete("/responses/{response_id}", **STORED)
-@router.post("/responses/{response_id}/cancel", **STORED)
-@router.get("/responses/{response_id}/input_items", **STORED)
-async def stored_response(
-    response_id: Annotated[
-        str,
-        Path(
-            description="Id of a response of the LLM server.",
-            pattern=r"^[A-Za-z0-9][A-Za-z0-9_.=+-]*$",
-            max_length=1024,
-        ),
-    ],
-    request: Request,
-    chat: ChatDep,
-) -> Response:
-    """Return, delete or cancel a response that the LLM server has stored, or list its input."""
-    if chat.abstain:  # the stored text was not judged, or was withheld
-        raise ScopeRequired("Stored responses are not served: the service withholds uncertain answers.")
-    _, path, below = request.url.path.partition(RESPONSES.path)
-    sent = Call(path + below + _query(request), None, _headers(request), request.method)
-    return await _answer(request, _forward(chat, sent))
 
 
 @router.get("/models", responses=_described("The LLM server's list of models."), openapi_extra=BEARER)
@@ -387,7 +335,7 @@ def _query(request: Request) -> str:
 
 async def _complete(request: Request, chat: Chat, api: Format) -> Response:
     chat.service.admission.refuse_if_full("chat")
-    call = await read_call(request, chat.mode, abstains=chat.abstain)
+    call = await read_call(request, api, chat.mode, abstains=chat.abstain)
     sent = Call(api.path + _query(request), call.body, _headers(request))
     if call.mode == "off" and not call.options.abstain:  # `begin` refuses that combination
         return await _answer(request, _forward(chat, sent))
@@ -434,23 +382,21 @@ async def _score(chat: Chat, sent: Call, api: Format, call: ChatCall, running: R
         ending.enter_context(chat.service.admission.one("chat"))
         permit = await ending.enter_async_context(chat.one_call())
         ending.push_async_callback(running.discard)
-        if not call.streams:
+        if not call.streams or call.abstains:
             running.start()
         reply, hides = await _open(chat, sent, api, call if running.needs_logprobs else None)
         ending.push_async_callback(reply.close)
         with_id = {**reply.headers, ID_HEADER: running.uncertainty.id}
         if reply.is_stream and reply.status in GOOD:
-            if chat.abstain or call.options.abstain:  # with the option, the server streams unasked
-                work = partial(_judged_stream, chat, reply, permit, api, call, running, hides_logprobs=hides)
-                pieces = beating(work, "the answer waits until it is judged")
-            else:
-                wait_s = chat.deadline_s if call.mode == "on" else None
-                pieces = scored_stream(reply, permit, api, running, wait_s, hides_logprobs=hides)
+            if call.abstains:
+                raise LLMBadResponse("The LLM server sent a stream in place of a whole answer.")
+            wait_s = chat.deadline_s if call.mode == "on" else None
+            pieces = scored_stream(reply, permit, api, running, wait_s, hides_logprobs=hides)
             return StreamingBody(reply.status, with_id, pieces, ending.pop_all())
         rest = reply.pieces()
         content, is_whole = await read_ahead(rest)
         if not is_whole:
-            if chat.passes_only_judged:
+            if chat.abstain:
                 raise too_long()
             await running.discard(TOO_LONG)
             return StreamingBody(reply.status, with_id, prepend(content, rest), ending.pop_all())
@@ -472,8 +418,9 @@ async def _open(chat: Chat, sent: Call, api: Format, call: ChatCall | None) -> t
         return await chat.open(sent), False
     # Some servers refuse log-probabilities only for streams with tools.
     has_tools = bool(call.payload.get("tools"))
-    kind = f"{api.path} {call.payload.get('model')}, stream {call.streams}, tools {has_tools}"
-    if chat.quirks.get(kind, "logprobs") is not None:
+    streams = bool(call.payload.get("stream"))
+    kind = f"{api.path} {call.payload.get('model')}, stream {streams}, tools {has_tools}"
+    if chat.quirks.get(kind, "logprobs"):
         return await chat.open(sent), False
     with_logprobs = await chat.open(replace(sent, body=encoded(api.asking_logprobs(call.payload))))
     if with_logprobs.status not in REFUSING:
@@ -482,36 +429,8 @@ async def _open(chat: Chat, sent: Call, api: Format, call: ChatCall | None) -> t
     reply = await chat.open(sent)
     # A 500 may have another cause.
     if reply.status in GOOD and with_logprobs.status != 500:
-        chat.quirks.record(kind, "logprobs")
+        chat.quirks.record(kind, "logprobs", 1)
     return reply, False
-
-
-async def _judged_stream(
-    chat: Chat,
-    reply: Reply,
-    permit: Permit,
-    api: Format,
-    call: ChatCall,
-    running: RunningScore,
-    *,
-    hides_logprobs: bool,
-) -> bytes:
-    """Return a stream with its score, or the stream that replaces it. It is held until its end."""
-    held = HeldStream(api)
-    try:
-        is_judged_now = await held.read(reply, running)
-    except EigencalError as error:
-        return broken_off(error)
-    permit.release()
-    uncertainty = await running.wait(chat.deadline_s) if is_judged_now else running.uncertainty
-    if chat.withholds(call, uncertainty, several=held.has_others):
-        if not chat.abstain:  # the caller asked to abstain, so it may see the text
-            uncertainty = replace(uncertainty, withheld=running.choice_text)
-        return api.stream(api.abstaining(held.payload, chat.abstain_text), uncertainty.document())
-    if chat.passes_only_judged and running.judged_text is not None:
-        payload = api.let_through(held.payload, running.judged_text)
-        return api.stream(payload, uncertainty.document())
-    return held.released(uncertainty, only_judged=chat.passes_only_judged, hides_logprobs=hides_logprobs)
 
 
 async def _judged(
@@ -526,8 +445,7 @@ async def _judged(
 ) -> Response:
     """Return a complete answer with its score, or the answer that replaces it."""
     payload = parse_object(content) or {}
-    read = api.read(payload)
-    choice = judged_choice(read)
+    choice = judged_choice(api.read(payload))
     running.judge(choice, str(payload.get("model") or ""), str(payload.get("id") or ""))
     uncertainty = await running.wait(chat.deadline_s if call.mode == "on" else None)
     headers = {**reply.headers, ID_HEADER: uncertainty.id}
@@ -535,14 +453,17 @@ async def _judged(
         headers |= uncertainty.score.headers()
     if hides_logprobs and payload:
         payload = api.without_logprobs(payload)
-    if chat.withholds(call, uncertainty, several=has_others(read)):
+    if chat.withholds(call, uncertainty):
         if not chat.abstain:  # the caller asked to abstain, so it may see the text
             uncertainty = replace(uncertainty, withheld=running.choice_text)
         payload = api.abstaining(payload, chat.abstain_text)
         headers["content-type"] = "application/json"
         headers.pop("content-encoding", None)  # the new body is not compressed
-    elif chat.passes_only_judged:
+    elif chat.abstain:
         payload = api.let_through(payload, running.judged_text)
-    if payload:
+    if payload and call.streams:
+        content = api.stream(payload, uncertainty.document())
+        headers["content-type"] = "text/event-stream"
+    elif payload:
         content = encoded({**payload, "uncertainty": uncertainty.document()})
     return Response(content, reply.status, headers)

@@ -18,8 +18,8 @@ from service.proxy.formats import Format
 from service.proxy.upstream import Reply
 
 HEARTBEAT_S = 2.0  # proxies cut connections that are silent for ten seconds or more
-TOO_LONG = Unscorable("too_long", "The answer is too long to be judged.")
-NO_END = Unscorable("no_answer", "The stream ended before the answer was complete.")
+TOO_LONG = Unscorable("incomplete", "The answer is too long to be judged.")
+NO_END = Unscorable("incomplete", "The stream ended before the answer was complete.")
 _END_FIELDS = ("finish_reason", "stop_reason")
 DONE = b"data: [DONE]\n\n"
 END = Event(b"")

@@ -66,7 +66,6 @@ class Upstream:
         *,
         api_key: str = "",
         silence_s: float = SILENCE_S,
-        proxies_from_env: bool = False,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         self._base = api_base(base_url, "EIGENCAL_LLM_URL")
@@ -75,7 +74,6 @@ class Upstream:
             self._base,
             api_key=api_key,
             silence_s=silence_s,
-            proxies_from_env=proxies_from_env,
             transport=transport,
         )
 
@@ -147,11 +145,11 @@ class Reply:
         is_delimited = "content-length" in headers or "transfer-encoding" in headers
         has_ended = is_delimited or not self.is_stream or not 200 <= self.status < 300
         try:
-            async for piece in without(self._secret, body) if self._secret else body:
+            async for piece in body:
                 if not has_ended:
                     has_ended = _ENDED.search(tail + piece) is not None
                     tail = (tail + piece)[-MAX_END_BYTES:]
-                yield piece
+                yield piece.replace(self._secret, b"[redacted]") if self._secret else piece
         except httpx2.TransportError:
             raise LLMUnavailable(BROKEN_OFF) from None
         if not has_ended:
@@ -160,22 +158,6 @@ class Reply:
     async def close(self) -> None:
         """Release the connection; idempotent. It is closed if the body was not read to its end."""
         await self._ending.aclose()
-
-
-async def without(secret: bytes, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield a body with the secret redacted, also where it spans several pieces.
-
-    Only bytes that may begin the secret are held back.
-    """
-    kept = b""
-    async for piece in pieces:
-        kept = (kept + piece).replace(secret, b"[redacted]")
-        held = next(n for n in range(len(secret) - 1, -1, -1) if kept.endswith(secret[:n]))
-        if held < len(kept):
-            yield kept[: len(kept) - held]
-        kept = kept[len(kept) - held :]
-    if kept:
-        yield kept
 
 
 async def read_ahead(pieces: AsyncIterator[bytes]) -> tuple[bytes, bool]:

@@ -268,7 +268,7 @@ def _scores_of_outcomes(
     logprobs = claim_logprobs(judged, kept, command.candidate_tokens, answer_claims.question)
     selector = None if applied is None else applied.calibration.selectors.get(num_drawn)
     judgeable = [i for i, values in enumerate(logprobs) if num_drawn or values is not None]
-    verdicts = _Verdicts([None] * len(judgeable))
+    verdicts: Sequence[Verdict | None] = [None] * len(judgeable)
     if selector is not None and judgeable:
         columns, spoken_of = dict[str, ArrayLike](), [True] * len(judgeable)
         if all(logprobs[i] is not None for i in judgeable):
@@ -289,11 +289,11 @@ def _scores_of_outcomes(
             command.target,
             num_drawn,
         )
-    verdict_of = dict(zip(judgeable, verdicts.claims, strict=True))
+    verdict_of = dict(zip(judgeable, verdicts, strict=True))
     scored = [
         _scored(claim, outcomes[i], applied, verdict_of.get(i), logprobs[i]) for i, claim in enumerate(kept)
     ]
-    about = [*claims_left_out(answer_claims, len(all_claims), len(kept)), *verdicts.warnings]
+    about = claims_left_out(answer_claims, len(all_claims), len(kept))
     used = None if applied is None or (selector is None and not num_drawn) else applied.used
     return ClaimScores(scored, used, about)
 
@@ -313,37 +313,29 @@ def _read(texts: Sequence[str], question: str) -> Iterator[Claims]:
 Verdict = tuple[float | None, Literal["answer", "abstain"] | None]  # P(correct), and what to do
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Verdicts:
-    """The verdict on each claim."""
-
-    claims: Sequence[Verdict | None]
-    warnings: Sequence[ScoreWarning] = ()
-
-
 def _verdicts(
     selector: Selector,
     columns: Columns,
     spoken_of: Sequence[bool],
     target: Target | None,
     num_samples: int,
-) -> _Verdicts:
+) -> list[Verdict]:
     """Return P(correct) and the decision of each claim.
 
     columns: (n,) each. spoken_of: whether a sample speaks of the claim; if not, the claim has no P(correct)
     and is not let through. num_samples: number of samples.
     """
     correct = selector.model.predict(columns)
-    action, threshold, about = None, None, list[ScoreWarning]()
+    action, threshold = None, None
     if target is not None:
-        decision, about = decide(selector.counts, None, target, num_samples)
+        decision = decide(selector.counts, None, target, num_samples)
         threshold = decision.threshold
         action = None if threshold is None and target.by_default else decision.action
     verdicts = list[Verdict]()
     for p, is_spoken_of in zip(correct.tolist(), spoken_of, strict=True):
         passes = threshold is not None and rounded_ties(p) >= rounded_ties(threshold)
         verdicts.append((p if is_spoken_of else None, "answer" if is_spoken_of and passes else action))
-    return _Verdicts(verdicts, about)
+    return verdicts
 
 
 def _scored(

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from service.calibration.calibration import PROMISE_MEANING, Selector, answer_features
+from service.calibration.calibration import Selector, answer_features
 from service.claims.refusals import essence, is_refusal, is_unanswered
 from service.embedding.port import log_probabilities, with_candidate
 from service.llm.port import Draw, Generation
@@ -164,23 +164,11 @@ EQUAL_COSINE = 1 - 1e-6
 def sample_warnings(observation: Observation, command: ScoreCommand) -> list[ScoreWarning]:
     """Return warnings about the samples.
 
-    `partial_samples`: fewer count than were requested. `truncated_samples`: at least `TRUNCATED_SHARE` are
-    cut by max_tokens. `logprobs_of_other_text`: log-probabilities that belong to another text are not used.
-    `indistinct_answers`: the embedder cannot distinguish some answers from answers that differ.
+    `truncated_samples`: at least `TRUNCATED_SHARE` are cut by max_tokens. `indistinct_answers`: the embedder
+    cannot distinguish some answers from answers that differ.
     """
     generation, warnings = observation.generation, list[ScoreWarning]()
-    number, empty, requested = len(generation.draws), generation.num_empty, generation.requested
-    if number < requested:
-        received = number + empty
-        why = "before the deadline" if generation.missing_reason == "deadline" else "without an error"
-        reasons = [f"{received} of {requested} answers came {why}"] if received < requested else []
-        if empty:
-            reasons.append(
-                f"{empty} of {received} answers have no text (only reasoning, a tool call, or nothing)"
-            )
-        rest = f"the {number} others" if empty else "those"
-        message = f"{', and '.join(reasons)}; the score is based on {rest}."
-        warnings.append(warning("partial_samples", message))
+    number = len(generation.draws)
     cut = sum(draw.truncated for draw in generation.draws)
     if command.generation is not None and cut >= TRUNCATED_SHARE * number:
         limit = command.generation.sampling.max_tokens
@@ -189,12 +177,6 @@ def sample_warnings(observation: Observation, command: ScoreCommand) -> list[Sco
             "beginnings. Allow more tokens, or ask the model for shorter answers."
         )
         warnings.append(warning("truncated_samples", message))
-    if other := sum(draw.logprobs_of_other_text for draw in generation.draws):
-        message = (
-            f"The log-probabilities of {other} of {number} answers belong to another text: their tokens do "
-            "not spell the answer. They are not used."
-        )
-        warnings.append(warning("logprobs_of_other_text", message))
     count = len(observation.texts)
     if alike := num_indistinct(observation.compared[:count], observation.space[:count]):
         message = (
@@ -244,10 +226,8 @@ UNSUPPORTED = (
 )
 
 
-def decide(
-    counts: SelectiveCounts, correct: float | None, target: Target, num_samples: int
-) -> tuple[Decision, list[ScoreWarning]]:
-    """Return the decision on a text with this P(correct), and warnings.
+def decide(counts: SelectiveCounts, correct: float | None, target: Target, num_samples: int) -> Decision:
+    """Return the decision on a text with this P(correct).
 
     `correct`: None for a text that no answer supports, which is never let through. num_samples: the number of
     answers that the counts are for.
@@ -256,20 +236,17 @@ def decide(
     sure = f"with {drawn}, kept by {share} of calibrations made like this one"
     kept = promise(counts, target.error, target.confidence)
     if kept.threshold is None:
-        reason = _unreachable(kept, target, sure)
-        # A target set by default needs no warning.
-        about = [] if target.by_default else [warning("target_unreachable", f"{reason} {PROMISE_MEANING}")]
-        return held_back(target, reason), about
+        return held_back(target, _unreachable(kept, target, sure))
     if correct is None:
-        return held_back(target, UNSUPPORTED, kept), []
+        return held_back(target, UNSUPPORTED, kept)
     # Rounded like the counts: scores that differ only in their last bits are equal.
     passes = rounded_ties(correct) >= rounded_ties(kept.threshold)
     promised = f"at most {percent(target.error)} of the answers let through are wrong ({sure})"
     likely, needed = f"It is right with a probability of {correct:.3f}.", f"{kept.threshold:.3f}"
     if not passes:
-        return held_back(target, f"{likely} At least {needed} is needed so that {promised}.", kept), []
+        return held_back(target, f"{likely} At least {needed} is needed so that {promised}.", kept)
     reason = f"Let it through. {likely} From {needed} on, {promised}."
-    return _decision("answer", target, reason, kept), []
+    return _decision("answer", target, reason, kept)
 
 
 def _decide_unverified(correct: float, target: Target) -> Decision:
@@ -366,8 +343,8 @@ def find_refusals(
 
 def without_refusals(
     judgement: Judgement, answer: str, candidate: str | None, refusals: Refusals, target: Target | None
-) -> tuple[Judgement, list[ScoreWarning]]:
-    """Return the judgement of `answer` and the candidate, adjusted for refusals, and a warning.
+) -> Judgement:
+    """Return the judgement of `answer` and the candidate, adjusted for refusals.
 
     A refusal has no P(correct). If the judged text or most samples are refusals, the decision is to abstain,
     with or without a calibration.
@@ -383,21 +360,20 @@ def without_refusals(
     )
     reason = refusals.reason(answer if candidate is None else candidate)
     if reason is None:
-        return judgement, []
+        return judgement
     decision = None
     if target is not None:
         decision = (judgement.decision or held_back(target, reason)).model_copy(
             update={"action": "abstain", "reason": f"{HELD_BACK}{reason}"}
         )
-    return replace(judgement, decision=decision, is_refused=True), [warning("refusals", reason)]
+    return replace(judgement, decision=decision, is_refused=True)
 
 
 def judge(observation: Observation, target: Target | None) -> tuple[Judgement, list[ScoreWarning]]:
     """Return the judgement of the candidate and of `observation.answer`, with warnings.
 
-    If P(correct) is unknown, a warning gives the reason only if a decision was requested, or without samples,
-    since such a score has no other value. Without a calibration of this set-up there is a decision only if
-    the caller has set a target.
+    Without a P(correct) from verdicts there is a decision only if the request or the settings set a target,
+    and without samples: such a score has no other value, and the decision gives the reason.
     """
     num_samples = observation.num_samples
     selector = _selector(observation.applied, num_samples, observation.evidence)
@@ -405,17 +381,16 @@ def judge(observation: Observation, target: Target | None) -> tuple[Judgement, l
     of_answer = None if correct is None else correct(observation.answer)
     candidate, share = _candidate(observation, correct)
     decisive = of_answer if candidate is None else candidate.probability_correct
-    unavailable_reason, warnings = _unavailable_reason(selector), _indistinct_candidate(observation)
+    unavailable_reason = _unavailable_reason(selector)
+    is_needed = not unavailable_reason or (isinstance(selector, str) and not num_samples)
     decision = None
-    if target is not None and not (target.by_default and unavailable_reason):
+    if target is not None and (is_needed or not target.by_default):
+        decision = _decided(selector, decisive, target, num_samples)
         if not isinstance(selector, str):
-            warnings += _unsupported(observation, candidate)
-            warnings += _label_mismatch(selector, observation.answer, observation.candidate)
-        decision, about_decision = _decided(selector, decisive, target, num_samples)
-        warnings += about_decision
-    elif isinstance(selector, str) and observation.applied is not None and not num_samples:
-        warnings.append(_no_model(selector))
-    return Judgement(candidate, share, of_answer, decision, unavailable_reason), warnings
+            of_other = _of_other_texts(selector, observation.answer, observation.candidate)
+            decision = decision.model_copy(update={"reason": decision.reason + of_other})
+    judgement = Judgement(candidate, share, of_answer, decision, unavailable_reason)
+    return judgement, _indistinct_candidate(observation)
 
 
 def _selector(applied: ServedCalibration | None, count: int, evidence: Evidence | None) -> Selector | str:
@@ -461,30 +436,18 @@ def _of_answers(selector: Selector, observation: Observation) -> Callable[[str],
     return correct
 
 
-def _decided(
-    model: Selector | str, correct: float | None, target: Target, num_samples: int
-) -> tuple[Decision, list[ScoreWarning]]:
+def _decided(model: Selector | str, correct: float | None, target: Target, num_samples: int) -> Decision:
     """Return the decision on a text with this P(correct). model: see `_selector`."""
     unavailable_reason = _unavailable_reason(model)
     if isinstance(model, str):
-        about = _no_model(model)
-        decision, warnings = held_back(target, about.message), [about]
-    elif unavailable_reason and correct is None:
-        decision, warnings = held_back(target, UNSUPPORTED), []
-    elif unavailable_reason and target.by_caller and correct is not None:
-        decision, warnings = _decide_unverified(correct, target), []
-    elif unavailable_reason:
-        about = warning(
-            "no_correctness_model", f"There is no promise to decide by: {unavailable_reason}. {NAME_A_TARGET}"
-        )
-        decision, warnings = held_back(target, about.message), [about]
-    else:
-        decision, warnings = decide(model.counts, correct, target, num_samples)
-    return decision, warnings
-
-
-def _no_model(why: str) -> ScoreWarning:
-    return warning("no_correctness_model", f"The probability that an answer is right is unknown: {why}.")
+        return held_back(target, f"The probability that an answer is right is unknown: {model}.")
+    if not unavailable_reason:
+        return decide(model.counts, correct, target, num_samples)
+    if correct is None:
+        return held_back(target, UNSUPPORTED)
+    if target.by_caller:
+        return _decide_unverified(correct, target)
+    return held_back(target, f"There is no promise to decide by: {unavailable_reason}. {NAME_A_TARGET}")
 
 
 def _candidate(
@@ -524,31 +487,16 @@ def _indistinct_candidate(observation: Observation) -> list[ScoreWarning]:
     return [warning("indistinct_answers", message)]
 
 
-def _unsupported(observation: Observation, candidate: Candidate | None) -> list[ScoreWarning]:
-    """Return a warning if no sample supports the candidate, which is then not let through."""
-    if candidate is None or candidate.mode is not None:
-        return []
-    if not observation.num_samples:
-        return []
-    message = (
-        "None of the answers agrees with the candidate (its `mode` is null), so it is not let through and "
-        "its probability of being right is unknown. More answers may agree."
-    )
-    return [warning("unsupported_candidate", message)]
-
-
-def _label_mismatch(selector: Selector, answer: str, candidate: str | None) -> list[ScoreWarning]:
-    """Return a warning if the calibration's verdicts are on another kind of text than the decision."""
+def _of_other_texts(selector: Selector, answer: str, candidate: str | None) -> str:
+    """Return a sentence if the verdicts of the calibration are on other texts than the decision, or ""."""
     if selector.judged == "given" and candidate is None:
-        message = (
-            "The calibration's verdicts are on given answers, but this decision is on a sample, so the "
-            "promise may not hold. Send the text that you will use as `candidate`."
+        return (
+            " The calibration's verdicts are on given answers, but this decision is on a drawn answer, so "
+            "the promise may not hold. Send the text that you will use as `candidate`."
         )
-    elif selector.judged == "dominant" and candidate not in (None, answer):
-        message = (
-            "The calibration's verdicts are on drawn answers, but this decision is on a candidate, so the "
+    if selector.judged == "dominant" and candidate not in (None, answer):
+        return (
+            " The calibration's verdicts are on drawn answers, but this decision is on a candidate, so the "
             "promise may not hold. Calibrate on rows that have such texts in `answer`."
         )
-    else:
-        return []
-    return [warning("correctness_label_mismatch", message)]
+    return ""

@@ -1,6 +1,5 @@
 """The bodies of POST /score and POST /score/batch, and the command for a score made of them."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
@@ -133,7 +132,7 @@ class ScoreRequest(RequestModel):
         None,
         description="A text to judge by the answers, for example the text about to be sent. It does not "
         "count as an answer. A blank "
-        "candidate is refused, unless EIGENCAL_EMPTY_ANSWERS gives empty answers a meaning.",
+        "candidate is refused.",
     )
     candidate_logprob: LogProbability | None = Field(
         None,
@@ -187,8 +186,7 @@ class ScoreRequest(RequestModel):
         None,
         ge=1,
         le=3_600_000,
-        description="Time limit for drawing the answers, in milliseconds. The answers that arrive in time "
-        "are scored (at least two, or one by evidence).",
+        description="Time limit for the score, in milliseconds. A later score is the error 504.",
     )
 
     @field_validator("messages")
@@ -280,13 +278,8 @@ def to_sampling(sent: SamplingIn | None, default: Sampling) -> Sampling:
     return replace(default, **overrides)
 
 
-def to_command(
-    body: ScoreRequest,
-    serving: Serving,
-    arrived: float | None,
-    on_answer: Callable[[str], None] | None = None,
-) -> ScoreCommand:
-    """Return the command for a request. on_answer: see `GenerationRequest`."""
+def to_command(body: ScoreRequest, serving: Serving, arrived: float | None) -> ScoreCommand:
+    """Return the command for a request."""
     # Any, because mypy does not check unpacked dictionaries.
     common: dict[str, Any] = {
         "calibration": body.calibration,
@@ -307,7 +300,7 @@ def to_command(
             asked=question_text(body.prompt, _turns(body)),
             **common,
         )
-    return ScoreCommand(replace(_generation(body, serving), on_answer=on_answer), **common)
+    return ScoreCommand(_generation(body, serving), **common)
 
 
 def _turns(body: ScoreRequest) -> tuple[Message, ...] | None:

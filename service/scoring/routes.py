@@ -6,35 +6,30 @@ import random
 import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AsyncExitStack, aclosing, suppress
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeVar
 
-from fastapi import APIRouter, Depends, Path, Request
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import APIRouter, Body, Path, Request
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import Response
 
 from service.api.auth import BEARER, KEY_CODES, owner_of, score_scope
-from service.api.bodies import CLIENT_CLOSED_REQUEST, JsonRoute, StreamingBody, parse, while_connected
+from service.api.bodies import StreamingBody, guarded, refusal
 from service.api.errors import error_body, internal_body, log_problem, request_id_of
 from service.api.openapi import ok, recorded, responses
-from service.api.pages import prefers
-from service.embedding.port import usable
-from service.errors import EigencalError, InvalidRequest, NotFound, Overloaded
-from service.heavy_json import MAX_BATCH_VALUES, is_heavy
-from service.llm.port import Draw
+from service.errors import EigencalError, NotFound, Overloaded
 from service.scoring.request import BatchRequest, ScoreRequest, to_command
 from service.scoring.score import HEADERS, Mark, Score
-from service.scoring.service import ScoringBody, ScoringDep, ScoringService
+from service.scoring.scorer import in_time
+from service.scoring.service import ScoringDep, ScoringService, has_room
 
-router = APIRouter(tags=["score"], dependencies=[Depends(score_scope)], route_class=JsonRoute)
+router = APIRouter(tags=["score"], route_class=guarded(score_scope, has_room))
 EXAMPLES = recorded("examples.json")
-REQUESTS = {name: example["request"] for name, example in EXAMPLES.items()}
+REQUESTS = {name: {"value": example["request"]} for name, example in EXAMPLES.items()}
 SCORED = {name: example["response"] | {"status": "scored"} for name, example in EXAMPLES.items()}
 BATCH_CONCURRENCY = 8  # items of one batch
 BATCH_PATIENCE_S = 300.0
-EVENTS = "text/event-stream"
-EVENTS_HEADERS = {"content-type": EVENTS, "cache-control": "no-store", "x-accel-buffering": "no"}
 _ID = re.compile(r"scr_[0-9A-Z]{26}\Z")
 LLM_CODES = (
     "llm_error",
@@ -48,36 +43,12 @@ PART_CODES = ("embedder_unavailable", "store_unavailable", "overloaded", "damage
 BODY_CODES = ("invalid_request", "too_few_samples", "body_too_large", "unsupported_media_type")
 
 
-SCORE_OR_EVENTS = ok(Score, {name: example["response"] for name, example in EXAMPLES.items()})
-SCORE_OR_EVENTS["content"][EVENTS] = {
-    "schema": {"type": "string"},
-    "example": 'event: answer\ndata: {"text": "Paris"}\n\nevent: score\ndata: {"answer": "Paris", ...}\n\n',
-}
-
-
-class BatchBody(ScoringBody[BatchRequest]):
-    """The body of a batch. Half a surrogate pair in an item fails only that item."""
-
-    async def __call__(self, request: Request) -> BatchRequest:
-        """Return the parsed body."""
-        try:
-            return await super().__call__(request)
-        except InvalidRequest:
-            if not is_heavy(body := await request.body(), self.max_values):
-                with suppress(ValueError, RecursionError):
-                    return BatchRequest.model_validate(json.loads(body.decode()))
-            raise
-
-
-BATCH_BODY = BatchBody(BatchRequest, kind="batch", max_values=MAX_BATCH_VALUES)
-
-
 @router.post(
     "/score",
     summary="Score how uncertain the LLM is about a prompt",
     responses={
         200: {
-            **SCORE_OR_EVENTS,
+            **ok(Score, {name: example["response"] for name, example in EXAMPLES.items()}),
             "headers": HEADERS,
         },
         **responses(*BODY_CODES, *KEY_CODES, *LLM_CODES, *PART_CODES),
@@ -87,7 +58,7 @@ BATCH_BODY = BatchBody(BatchRequest, kind="batch", max_values=MAX_BATCH_VALUES)
 async def post_score(
     request: Request,
     app: ScoringDep,
-    body: Annotated[ScoreRequest, Depends(ScoringBody(ScoreRequest, REQUESTS, kind="score"))],
+    body: Annotated[ScoreRequest, Body(openapi_examples=REQUESTS)],
 ) -> Response:
     """Draw answers (or use yours), embed them, and return the spectrum's largest eigenvalue and entropy.
 
@@ -96,76 +67,10 @@ async def post_score(
     `target_error`, the response has a decision: let the `candidate` or, without one, the `answer` through, or
     hold it back. With `num_samples` 0, no answers are drawn: the `candidate` is judged by its log-probability
     alone, and there is no spectrum.
-
-    With `Accept: text/event-stream` the response is a stream: an event `answer` with `{"text": ...}` as each
-    drawn answer ends, then `score` with the score, or `error` with the problem. The score decides: after a
-    retry, an answer of an event may not be among the scored answers. An error before the first event is an
-    ordinary response.
     """
-    if prefers(request, EVENTS):
-        return await _streamed(request, app, body)
     command = to_command(body, app.serving, request.scope.get("eigencal.arrived"))
     score = await app.serve(request, "score", lambda: app.scorer.score(command))
     return app.respond(request, score, body.return_)
-
-
-async def _streamed(request: Request, app: ScoringService, body: ScoreRequest) -> Response:
-    """Return the events of a score. Raises its error if there is no event before it."""
-    async with AsyncExitStack() as ending:
-        ending.enter_context(app.admission.one("score"))
-        events = await ending.enter_async_context(aclosing(score_events(app, request, body)))
-
-        async def first_event() -> bytes:
-            return await anext(events)
-
-        first = await while_connected(request, first_event())
-        if first is None:
-            return Response(status_code=CLIENT_CLOSED_REQUEST)
-
-        async def all_events() -> AsyncGenerator[bytes, None]:
-            yield first
-            async for event in events:
-                yield event
-
-        return StreamingBody(200, EVENTS_HEADERS, all_events(), ending.pop_all())
-    raise AssertionError("unreachable: the block returns or raises")
-
-
-async def score_events(
-    app: ScoringService, request: Request, body: ScoreRequest
-) -> AsyncGenerator[bytes, None]:
-    """Yield an event for each answer and for the score, which is stored. Closing the iterator cancels it.
-
-    Raises the score's error if it is the first event.
-    """
-    texts = asyncio.Queue[str | None]()
-    command = to_command(body, app.serving, request.scope.get("eigencal.arrived"), texts.put_nowait)
-    scoring = asyncio.ensure_future(app.counted(lambda: app.scorer.score(command)))
-    scoring.add_done_callback(lambda _: texts.put_nowait(None))
-    has_begun, request_id = False, request_id_of(request)
-    try:
-        while (text := await texts.get()) is not None:
-            if usable([Draw(text)], app.scorer.empty_answers):
-                yield _event("answer", json.dumps({"text": text}))
-                has_begun = True
-        yield _event("score", app.save(scoring.result(), owner_of(request), body.return_))
-    except Exception as error:
-        if not has_begun:
-            raise
-        if isinstance(error, EigencalError):
-            problem, failure = error_body(error, request_id), None
-        else:
-            problem, failure = internal_body(request_id), error
-        log_problem(problem, "POST /score", failure)
-        yield _event("error", json.dumps(problem))
-    finally:
-        scoring.cancel()
-        # Shielded: a hang-up cancels this task repeatedly, which must not interrupt the cleanup.
-        await asyncio.shield(asyncio.gather(scoring, return_exceptions=True))
-
-
-def _event(name: str, data: str) -> bytes:
-    return f"event: {name}\ndata: {data}\n\n".encode()
 
 
 @router.post(
@@ -181,9 +86,7 @@ def _event(name: str, data: str) -> bytes:
     },
     openapi_extra=BEARER,
 )
-async def post_batch(
-    request: Request, app: ScoringDep, body: Annotated[BatchRequest, Depends(BATCH_BODY)]
-) -> Response:
+async def post_batch(request: Request, app: ScoringDep, body: BatchRequest) -> Response:
     """Score up to 256 prompts. Lines arrive in the order of completion.
 
     A bad item gets an error line and does not affect the others.
@@ -222,10 +125,9 @@ Part = TypeVar("Part")
 async def score_in_turn(app: ScoringService, body: ScoreRequest) -> Score:
     """Score an item of a batch. The item waits in cases where a single request would be Overloaded.
 
-    Samples are drawn only once. Raises Overloaded if there was no room until the item's deadline, or for
-    `BATCH_PATIENCE_S`.
+    Samples are drawn only once. Raises Overloaded if there was no room for `BATCH_PATIENCE_S`, and
+    DeadlineExceeded.
     """
-    patience_s = BATCH_PATIENCE_S if body.deadline_ms is None else body.deadline_ms / 1000
     began = time.perf_counter()  # the wait counts in the item's deadline
 
     async def in_turn(part: Callable[[], Awaitable[Part]]) -> Part:
@@ -234,7 +136,7 @@ async def score_in_turn(app: ScoringService, body: ScoreRequest) -> Score:
                 return await part()
             except Overloaded as error:
                 wait_s = error.retry_after_s or 1.0
-                if time.perf_counter() - began + wait_s > patience_s:
+                if time.perf_counter() - began + wait_s > BATCH_PATIENCE_S:
                     raise
             # Random, so that items do not all retry at the same moment.
             await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))
@@ -252,7 +154,11 @@ async def score_in_turn(app: ScoringService, body: ScoreRequest) -> Score:
 
         return await in_turn(finish)
 
-    return await app.counted(score)
+    async def score_in_time() -> Score:
+        async with in_time(command):
+            return await score()
+
+    return await app.counted(score_in_time)
 
 
 async def batch_line(
@@ -260,8 +166,10 @@ async def batch_line(
 ) -> bytes:
     """Return the line of one item; errors become an error line."""
     try:
-        # Through bytes, so that an item is parsed exactly like the body of a single request.
-        body = parse(json.dumps(item).encode(), ScoreRequest)
+        try:
+            body = ScoreRequest.model_validate(item)
+        except ValidationError as error:
+            raise refusal(error) from None
         score = await score_in_turn(app, body)
         content = app.save(score, owner, body.return_)
         return b'{"index":%d,"result":%s}\n' % (index, content.encode())

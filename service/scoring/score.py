@@ -191,10 +191,8 @@ class ScoreWarning(Part):
 
     code: str = Field(
         description="Code of the warning: calibration_missing, calibration_mismatch, default_calibration, "
-        "default_probability, evidence_missing, comparison_missing, partial_samples, truncated_samples, "
-        "indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate, "
-        "correctness_label_mismatch, out_of_distribution, refusals, "
-        "logprobs_of_other_text or claims_left_out."
+        "default_probability, evidence_missing, comparison_missing, truncated_samples, indistinct_answers, "
+        "out_of_distribution or claims_left_out."
     )
     message: str = Field(description="Explanation in plain English.")
     differs: list[str] | None = Field(
@@ -450,7 +448,7 @@ class Score(Part):
     decision: Decision | None = Field(
         description="Decision on the `candidate` or, without one, on `answer`, for the target error. Null "
         "if no calibration can decide and the request has no `target_error`, unless the answers are "
-        "refusals. Without a `probability_correct` the decision is to abstain."
+        "refusals or there are none. Without a `probability_correct` the decision is to abstain."
     )
     lambda_max: float | None = Field(
         description="Largest served eigenvalue, 0..1: the confidence. Higher = more certain. It measures "
@@ -495,14 +493,11 @@ class Score(Part):
     num_samples: int = Field(description="Number of answers scored.")
     num_distinct: int = Field(description="Number of distinct answers.")
     num_truncated: int = Field(description="Number of answers cut at `max_tokens`. They are scored.")
-    num_empty: int = Field(
-        description="Number of answers without text. They are left out as failed, unless "
-        "EIGENCAL_EMPTY_ANSWERS gives them a meaning."
-    )
+    num_empty: int = Field(description="Number of answers without text. They do not count.")
     num_refusals: int = Field(
         description="Number of drawn answers without content: refusals, placeholders (null), errors, "
         "punctuation, or the question itself. They count in the spectrum. If the judged text is a refusal, "
-        "or more than half of the answers are, the decision is to abstain, with the warning `refusals`."
+        "or more than half of the answers are, the decision is to abstain."
     )
     modes: list[Mode] | None = Field(None, description="The leading meanings, at most five.")
     samples: list[str] | None = Field(None, description="The answers in the order drawn.")
@@ -557,15 +552,7 @@ class Score(Part):
 
     def headers(self) -> dict[str, str]:
         """Return the score's headers, for proxies that drop bodies."""
-        headers = {}
-        if self.lambda_max is not None:
-            headers["X-Lambda-Max"] = f"{self.lambda_max:.6f}"
-        if self.entropy is not None:
-            headers["X-Entropy"] = f"{self.entropy:.6f}"
-        if self.calibration is not None:
-            headers["X-Calibration-ID"] = self.calibration.id
-        if self.candidate is not None and self.candidate.probability is not None:
-            headers["X-Candidate-Probability"] = f"{self.candidate.probability:.6f}"
+        headers = {"X-Score-ID": self.id}
         if self.decisive is not None:
             headers["X-Probability-Correct"] = f"{self.decisive:.6f}"
         if self.decision is not None:
@@ -580,22 +567,7 @@ def warning(code: str, message: str, differs: Collection[str] = ()) -> ScoreWarn
 
 
 HEADERS: dict[str, Any] = {
-    "X-Lambda-Max": {
-        "description": "`lambda_max`. Absent without samples.",
-        "schema": {"type": "number"},
-    },
-    "X-Entropy": {
-        "description": "`entropy`. Absent without samples.",
-        "schema": {"type": "number"},
-    },
-    "X-Calibration-ID": {
-        "description": "Id of the calibration used. Absent without a calibration.",
-        "schema": {"type": "string"},
-    },
-    "X-Candidate-Probability": {
-        "description": "`candidate.probability`. Absent without a candidate or without samples.",
-        "schema": {"type": "number"},
-    },
+    "X-Score-ID": {"description": "`id`.", "schema": {"type": "string"}},
     "X-Probability-Correct": {
         "description": "`probability_correct` of the `candidate` or, without one, of `answer`. Absent if it "
         "is null.",

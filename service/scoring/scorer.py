@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, ParamSpec, TypeVar
 
@@ -31,16 +31,12 @@ from service.claims.kernel import (
 )
 from service.embedding.port import (
     FACTS,
-    FAILED,
     PAPER,
     Embedded,
     Embedder,
     EmbedderIdentity,
-    EmptyAnswers,
     distinct,
-    outcome_vectors,
     supplied_draws,
-    texts_to_embed,
     usable,
     with_candidate,
 )
@@ -49,7 +45,6 @@ from service.errors import (
     EigencalError,
     EmbedderUnavailable,
     InvalidRequest,
-    LLMBadResponse,
     NoUsableAnswers,
     TooFewSamples,
 )
@@ -88,7 +83,6 @@ from service.scoring.score import (
 )
 from service.sharing import Threads
 from service.spectral.spectrum import spectrum
-from service.tracing import NO_SPANS, Spans
 
 MIN_SAMPLES = 2
 TOO_FEW = (
@@ -96,52 +90,41 @@ TOO_FEW = (
     "the request."
 )
 
-# The part of a deadline that is reserved for embedding the answers.
-EMBED_SHARE, EMBED_RESERVE_S = 0.1, 0.5
-COMPARE_SHARE = 0.3
-MAX_COMPARE_S = 30.0  # without a deadline
+MAX_COMPARE_S = 30.0
 
 
-def in_time(request: GenerationRequest, arrived: float | None, *, by_llm: bool = False) -> GenerationRequest:
-    """Return the request with an earlier deadline, which leaves time to embed the answers.
-
-    by_llm: also leave time for the LLM to compare the answers.
-    """
-    if request.deadline_s is None:
-        return request
-    elapsed = 0.0 if arrived is None else time.perf_counter() - arrived
-    reserved = min(EMBED_SHARE * request.deadline_s, EMBED_RESERVE_S)
-    reserved = COMPARE_SHARE * request.deadline_s if by_llm else reserved
-    return replace(request, deadline_s=max(request.deadline_s - elapsed - reserved, 0.001))
+@asynccontextmanager
+async def in_time(command: ScoreCommand) -> AsyncIterator[None]:
+    """Raise DeadlineExceeded in the context if it takes longer than the command's deadline."""
+    deadline_s = command.generation.deadline_s if command.generation else None
+    if deadline_s is None:
+        yield
+        return
+    elapsed_s = 0.0 if command.arrived is None else time.perf_counter() - command.arrived
+    try:
+        async with asyncio.timeout(deadline_s - elapsed_s):
+            yield
+    except TimeoutError:
+        raise DeadlineExceeded("The score was not ready before the deadline.") from None
 
 
 def too_few(generation: Generation, request: GenerationRequest | None) -> EigencalError:
     """Return the error for no usable answer, or for a single one that no calibration by evidence fits."""
-    usable_, empty, requested = len(generation.draws), generation.num_empty, generation.requested
+    empty = generation.num_empty
+    drawn = len(generation.draws) + empty
     if request is None and empty:
-        return TooFewSamples(f"{empty} of {requested} samples are empty and do not count. {TOO_FEW}")
-    if request is not None and empty and usable_ + empty >= min(requested, MIN_SAMPLES):
+        return TooFewSamples(f"{empty} of {drawn} samples are empty and do not count. {TOO_FEW}")
+    if request is not None and empty:
         return NoUsableAnswers(
-            f"{empty} of {usable_ + empty} drawn answers have no text (only reasoning, a tool call, or "
-            f"nothing). A score needs two answers. The limit is {request.sampling.max_tokens} tokens per "
-            "answer. Raise it for reasoning models (EIGENCAL_MAX_TOKENS or `sampling.max_tokens`). If empty "
-            "answers have a meaning, set EIGENCAL_EMPTY_ANSWERS."
+            f"{empty} of {drawn} drawn answers have no text (only reasoning, a tool call, or nothing). A "
+            f"score needs two answers. The limit is {request.sampling.max_tokens} tokens per answer. Raise it for "
+            "reasoning models (EIGENCAL_MAX_TOKENS or `sampling.max_tokens`)."
         )
-    if usable_ >= requested:
-        return TooFewSamples(TOO_FEW)
-    if generation.missing_reason == "deadline":
-        return DeadlineExceeded(
-            f"Only {usable_} of {requested} answers came before the deadline. A score needs two."
-        )
-    return LLMBadResponse(
-        f"The LLM server returned only {usable_} of {requested} answers. A score needs two."
-    )
+    return TooFewSamples(TOO_FEW)
 
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-LATE_S = 1.0  # by which a score may miss its deadline: a late score is better than none
 
 # Work on more distinct answers, or on more characters, takes milliseconds and runs in a thread.
 INLINE_DISTINCT = 64
@@ -216,7 +199,7 @@ class Scorer:
 
     `default`: used if no calibration fits; None: values stay raw. `claims`: scores long answers by claim.
     `compare`: by what answers are compared where a request does not say. `threads`: for work that would block
-    the event loop. `spans`: tracing.
+    the event loop.
     """
 
     def __init__(
@@ -231,7 +214,6 @@ class Scorer:
         compare: Compare = "embeddings",
         comparer: Comparer | None = None,
         threads: Threads | None = None,
-        spans: Spans = NO_SPANS,
     ) -> None:
         self._llm = llm
         self._embedder = embedder
@@ -240,24 +222,18 @@ class Scorer:
         self._live = live or LiveLoad()
         self._threads = threads or Threads("scores")
         self._claims = claims or ClaimScorer(threads=self._threads)
-        self._spans = spans
-
-    @property
-    def empty_answers(self) -> EmptyAnswers:
-        """Return how empty answers are treated."""
-        return self._embedder.empty_answers
 
     async def score(self, command: ScoreCommand) -> Score:
         """Return the score of a prompt or of supplied samples.
 
         A score needs two answers, or one if a calibration by evidence fits: the spectrum of one answer is
         always 1. With `num_samples` 0 it needs none. Raises TooFewSamples if fewer are requested or supplied;
-        DeadlineExceeded or LLMBadResponse if fewer came; NoUsableAnswers if fewer had text; InvalidRequest
-        for a blank candidate, unless empty answers have a meaning; NotFound for an unknown calibration; and
-        the errors of the LLM and the embedder.
+        NoUsableAnswers if fewer had text; DeadlineExceeded; InvalidRequest for a blank candidate; NotFound for
+        an unknown calibration; and the errors of the LLM and the embedder.
         """
-        with self._live.one():
-            return await self._scored(await self._drawn(command))
+        async with in_time(command):
+            with self._live.one():
+                return await self._scored(await self._drawn(command))
 
     async def draw(self, command: ScoreCommand) -> Samples:
         """Return the samples of a score, to be scored by `finish`. Raises like `score`.
@@ -291,8 +267,8 @@ class Scorer:
         question, embedding = self.choice.question(command, chosen), None
         if command.draws_none:
             assert command.generation is not None
-            await self._embed([] if question is None else [question], command, started - begun)
-            undrawn = Generation((), 0, "", omitted=self._llm.identity(command.generation).omitted)
+            await self._embed([] if question is None else [question])
+            undrawn = Generation((), "", omitted=self._llm.identity(command.generation).omitted)
             seconds = {"queue": started - begun, "embed": time.perf_counter() - started}
             return Samples(command, chosen, undrawn, seconds)
         if question is not None and command.generation is not None:
@@ -303,8 +279,7 @@ class Scorer:
             seconds = {"queue": started - begun + queued, "generate": max(took - queued, 0.0)}
             if embedding is not None:
                 # A cancelled embedding would be repeated. Its errors are raised by the call for all texts.
-                left_s = _left_s(command, sum(seconds.values()))
-                await asyncio.wait({embedding}, timeout=left_s)
+                await asyncio.wait({embedding})
                 seconds["embed"] = time.perf_counter() - started - took
             return Samples(command, chosen, generation, seconds)
         finally:
@@ -333,10 +308,9 @@ class Scorer:
             compared = await self._maybe_in_thread(
                 _is_slow(known), compared_texts, known, command.question or "", kernel
             )
-            answers = texts_to_embed(compared, self.empty_answers)
-            to_embed = [*answers, *to_embed, *(answer_claims.to_embed() if answer_claims else [])]
+            to_embed = [*compared, *to_embed, *(answer_claims.to_embed() if answer_claims else [])]
         to_embed = list(dict.fromkeys(to_embed))
-        embedding = self._embed(to_embed, command, sum(drawn.seconds.values()))
+        embedding = self._embed(to_embed)
         comparison, warnings, seconds = None, list[ScoreWarning](), dict(drawn.seconds)
         if by_llm:  # concurrently: they wait for different servers
             comparing = asyncio.ensure_future(self._compare(drawn, *_to_compare(texts, index, candidate)))
@@ -402,21 +376,17 @@ class Scorer:
         )
         judgement, about = judge(observation, command.target)
         refusals = find_refusals(read.texts, read.index, candidate, command.question)
-        judgement, refused = without_refusals(
-            judgement, observation.answer, candidate, refusals, command.target
-        )
+        judgement = without_refusals(judgement, observation.answer, candidate, refusals, command.target)
         unverified = DEFAULT_PROBABILITY if observation.num_samples else DEFAULT_WITHOUT_SAMPLES
         warnings = [*about_samples, *read.warnings, *about_calibration]
         warnings += [unverified] if judgement.is_unverified else []
-        warnings += [*distance_warnings, *about, *refused]
+        warnings += [*distance_warnings, *about]
         return _Judged(observation, judgement, p_value, warnings)
 
     def _space(self, read: _Read) -> NDArray[np.floating]:
         """Return the vectors (n, d) of the distinct answers and the candidate for the kernel."""
         question = read.drawn.command.question or ""
-        rows = [read.vectors[text] for text in texts_to_embed(read.compared, self.empty_answers)]
-        embedded = np.array(rows, dtype=np.float32).reshape(-1, read.made_by.dimension)
-        space = outcome_vectors(read.compared, embedded)
+        space = np.array([read.vectors[text] for text in read.compared], dtype=np.float32)
         if read.made_by.kernel == PAPER:
             return space
         known = with_candidate(read.texts, read.candidate)
@@ -431,10 +401,6 @@ class Scorer:
     ) -> tuple[Comparison | None, list[ScoreWarning]]:
         """Return the LLM's comparisons of the answers; None and a warning if they fail or are late."""
         request = drawn.command.generation
-        deadline_s = max(MAX_COMPARE_S - drawn.seconds.get("compare", 0.0), 0.0)
-        if request is not None and request.deadline_s is not None:
-            reserved = min(EMBED_SHARE * request.deadline_s, EMBED_RESERVE_S)
-            deadline_s = max(request.deadline_s - sum(drawn.seconds.values()) - reserved, 0.0)
         try:
             comparison = await self._comparer.compare(
                 drawn.command.question or "",
@@ -442,7 +408,7 @@ class Scorer:
                 groups,
                 model=None if request is None else request.model,
                 priority=Priority.LIVE if request is None else request.priority,
-                deadline_s=deadline_s,
+                deadline_s=max(MAX_COMPARE_S - drawn.seconds.get("compare", 0.0), 0.0),
             )
             why = SILENT if comparison.is_silent else ""
         except EigencalError as error:
@@ -466,8 +432,7 @@ class Scorer:
             raise too_few(generation, command.generation)
         space = self._space(read)
         own = space[: len(texts)]  # a candidate that is not among the answers is not part of the spectrum
-        with self._spans.spectrum(len(texts)):
-            found = spectrum(own, np.bincount(index, minlength=len(texts)), dimension=dimension)
+        found = spectrum(own, np.bincount(index, minlength=len(texts)), dimension=dimension)
         observation = Observation(
             generation,
             texts,
@@ -529,48 +494,31 @@ class Scorer:
         return await self._threads.run(work, *args, **kwargs) if slow else work(*args, **kwargs)
 
     def _refuse_blank(self, candidate: str | None) -> None:
-        if self.empty_answers == FAILED and candidate is not None and is_blank(candidate):
-            msg = "must not be blank (or set EIGENCAL_EMPTY_ANSWERS)"
+        if candidate is not None and is_blank(candidate):
+            msg = "must not be blank"
             raise InvalidRequest(f"candidate: {msg}", [{"loc": ["body", "candidate"], "msg": msg}])
 
     async def _draw(self, command: ScoreCommand, chosen: Calibration | None) -> Generation:
         if command.num_samples < MIN_SAMPLES and not self.choice.serves_one(command, chosen):
             raise TooFewSamples(TOO_FEW)
         if command.generation is None:
-            draws = supplied_draws(command.samples or (), command.logprobs)
-            all_draws = Generation(draws, requested=len(draws), model="")
+            all_draws = Generation(supplied_draws(command.samples or (), command.logprobs), model="")
         else:
-            by_llm = self.choice.is_by_llm(command)
-            request = in_time(command.generation, command.arrived, by_llm=by_llm)
-            with self._spans.generation(request, self._llm.identity) as span:
-                all_draws = await self._llm.generate(request)
-                span.tell(all_draws)
-        draws = usable(all_draws.draws, self.empty_answers)
+            all_draws = await self._llm.generate(command.generation)
+        draws = usable(all_draws.draws)
         generation = replace(all_draws, draws=draws, num_empty=len(all_draws.draws) - len(draws))
         count = len(draws)
         if count == 0 or (count < MIN_SAMPLES and not self.choice.serves_one(command, chosen)):
             raise too_few(generation, command.generation)
         return generation
 
-    async def _embed(self, texts: Sequence[str], command: ScoreCommand, elapsed_s: float) -> Embedded:
-        """Embed the texts before the deadline: under load the embedder may take minutes.
-
-        With no text to embed, the embedder's identity may first need a health check.
-        """
+    async def _embed(self, texts: Sequence[str]) -> Embedded:
+        """Embed the texts. With no text to embed, the embedder's identity may first need a health check."""
         if not texts:
             with suppress(EmbedderUnavailable):
                 return await self._embedder.embed(texts)
             await self._embedder.check()
-        try:
-            with self._spans.embedding() as span:
-                async with asyncio.timeout(_left_s(command, elapsed_s)):
-                    embedded = await self._embedder.embed(texts)
-                span.tell(embedded)
-                return embedded
-        except TimeoutError:
-            raise DeadlineExceeded(
-                "The answers came before the deadline, but could not be embedded in time."
-            ) from None
+        return await self._embedder.embed(texts)
 
 
 def _to_compare(
@@ -597,12 +545,6 @@ def _with_usage(generation: Generation, comparison: Comparison | None) -> Genera
         drawing.completion_tokens + comparing.completion_tokens,
     )
     return replace(generation, usage=usage)
-
-
-def _left_s(command: ScoreCommand, elapsed_s: float) -> float | None:
-    """Return the time left for the embedder, in seconds; None: no limit."""
-    deadline_s = command.generation.deadline_s if command.generation else None
-    return None if deadline_s is None else max(deadline_s + LATE_S - elapsed_s, 0.0)
 
 
 def _is_slow(texts: Sequence[str]) -> bool:
@@ -649,7 +591,7 @@ def compose(read: _Read, judged: _Judged, claims: ClaimScores | None, judged_s: 
         num_samples=len(texts),
         num_refusals=judgement.num_refusals,
         num_truncated=sum(draw.truncated for draw in generation.draws),
-        num_empty=generation.num_empty + sum(not text for text in texts),
+        num_empty=generation.num_empty,
         samples=texts,
         timings_ms=Timings.model_construct(None, **laps, total=round(1000 * sum(seconds.values()), 3)),
         **_values(observation, generation),

@@ -5,22 +5,18 @@ It admits a request, ends it if the caller disconnects, counts it, and stores it
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypeVar
+from typing import Annotated
 
 from fastapi import Depends, Request
-from pydantic import BaseModel
 from starlette.responses import Response
 
 from service.api.admission import Admission, Kind
 from service.api.auth import owner_of
-from service.api.bodies import CLIENT_CLOSED_REQUEST, JsonBody, while_connected
-from service.heavy_json import MAX_VALUES
+from service.api.bodies import CLIENT_CLOSED_REQUEST, while_connected
 from service.scoring.metrics import Metrics
 from service.scoring.score import Score, ScorePart, Serving
 from service.scoring.score_cache import ScoreCache
 from service.scoring.scorer import Scorer
-
-Body = TypeVar("Body", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,24 +64,16 @@ async def service(request: Request) -> ScoringService:
 ScoringDep = Annotated[ScoringService, Depends(service)]
 
 
-class ScoringBody(JsonBody[Body]):
-    """A JSON body that is refused, before it is read, if there is no room for its request.
+KINDS: Mapping[str, Kind] = {
+    "/score": "score",
+    "/score/batch": "batch",
+    "/v1/chat/completions": "chat",
+    "/v1/responses": "chat",
+    "/verify": "gateway",
+}
 
-    kind: of the request. Raises Overloaded.
-    """
 
-    def __init__(
-        self,
-        model: type[Body],
-        examples: Mapping[str, Any] | None = None,
-        *,
-        kind: Kind,
-        max_values: int = MAX_VALUES,
-    ) -> None:
-        super().__init__(model, examples, max_values=max_values)
-        self.kind = kind
-
-    async def __call__(self, request: Request) -> Body:
-        """Return the parsed body."""
-        (await service(request)).admission.refuse_if_full(self.kind)
-        return await super().__call__(request)
+async def has_room(request: Request) -> None:
+    """Raise Overloaded if there is no room for the request. Called before its body is read."""
+    if kind := KINDS.get(request.scope["route"].path):
+        (await service(request)).admission.refuse_if_full(kind)

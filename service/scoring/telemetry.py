@@ -5,19 +5,22 @@ Development). The attributes `gen_ai.evaluation.evaluator.*` are proposed there 
 contain no text of a prompt or an answer.
 """
 
+import asyncio
 import logging
+import threading
 from typing import Any
 
+from service.api.middleware import TRACEPARENT
 from service.scoring.score import Score
-from service.tracing import TRACEPARENT, Sender, resource
 
 log = logging.getLogger(__name__)
 
 EVENT = "gen_ai.evaluation.result"
 PROBABILITY_CORRECT = "eigencal.probability_correct"
+STOP_S = 5.0
 
 
-class OtelEvents(Sender):
+class OtelEvents:
     """Sends the events of each score, as children of the span in the caller's `traceparent`.
 
     The standard OTEL_* variables configure the collector (OTLP over HTTP), headers, batches and resource.
@@ -37,9 +40,16 @@ class OtelEvents(Sender):
             exporter = OTLPLogExporter()
         self._severity = SeverityNumber.INFO
         self._propagator = TraceContextTextMapPropagator()
-        self._provider = LoggerProvider(resource(), shutdown_on_exit=False)
+        self._provider = LoggerProvider(_resource(), shutdown_on_exit=False)
         self._provider.add_log_record_processor(BatchLogRecordProcessor(exporter))
         self._logger = self._provider.get_logger("eigencal")
+
+    async def stop(self) -> None:
+        """Send the remaining events, for at most `STOP_S`."""
+        # A daemon thread, because the exporter retries for longer than a shutdown may take.
+        last = threading.Thread(target=self._provider.shutdown, daemon=True)
+        last.start()
+        await asyncio.to_thread(last.join, STOP_S)
 
     def scored(self, score: Score, response_id: str) -> None:
         """Send the events of a score. response_id: of the scored completion; "" if unknown."""
@@ -60,6 +70,17 @@ class OtelEvents(Sender):
             )
         except Exception:  # an error of the library must not fail the score
             log.exception("an OpenTelemetry event cannot be sent")
+
+
+def _resource() -> Any:
+    """Return the OpenTelemetry resource that describes the service."""
+    from opentelemetry.sdk.resources import Resource
+
+    created = Resource.create()
+    if str(created.attributes.get("service.name", "")).startswith("unknown_service"):
+        # Merged afterwards: a name passed to `create` would override OTEL_SERVICE_NAME.
+        created = created.merge(Resource({"service.name": "eigencal"}))
+    return created
 
 
 def _known(attributes: dict[str, Any]) -> dict[str, Any]:
