@@ -45,9 +45,7 @@ from service.embedding.port import (
     PAPER,
     Embedder,
     Kernel,
-    outcome_vectors,
     supplied_draws,
-    texts_to_embed,
 )
 from service.errors import BodyTooLarge, Conflict, EigencalError, InvalidDevData, LLMError
 from service.jobs.calibrator import REFUSALS, RetryPolicy, group_of, row_request
@@ -171,10 +169,7 @@ class _Run:
         try:
             await embedder.check()
             drawn, answers = await self._drawn(files)
-            rows = {
-                name: answered(drawn.get(name) or file.rows, embedder.empty_answers)
-                for name, file in files.items()
-            }
+            rows = {name: answered(drawn.get(name) or file.rows) for name, file in files.items()}
             m = plan.num_samples or min(
                 full_number([len(r.draws) for r in of_file], None) for of_file in rows.values()
             )
@@ -271,14 +266,13 @@ class _Run:
         """
         embedder = self._parts.embedder
         texts = all_texts(rows, next(iter(kernels)))
-        embedded = texts_to_embed(texts, embedder.empty_answers)
-        advance = self._stage(f"{name}: vectors", len(embedded))
+        advance = self._stage(f"{name}: vectors", len(texts))
         chunks = []
-        for start in range(0, len(embedded), CHUNK):
-            chunks.append(await embedder.embed(embedded[start : start + CHUNK]))
+        for start in range(0, len(texts), CHUNK):
+            chunks.append(await embedder.embed(texts[start : start + CHUNK]))
             advance(len(chunks[-1].vectors))
         check_made_by(*(chunk.made_by for chunk in chunks))
-        vectors = outcome_vectors(texts, np.concatenate([chunk.vectors for chunk in chunks]))
+        vectors = np.concatenate([chunk.vectors for chunk in chunks])
         place = {text: i for i, text in enumerate(texts)}
         made_by, dimension = chunks[0].made_by, embedder.identity.dimension
         return [

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, Field
 
-from service.embedding.port import FAILED, PAPER, EmbedderIdentity, EmptyAnswers, Kernel
+from service.embedding.port import PAPER, EmbedderIdentity, Kernel
 from service.llm.port import LLMIdentity, Sampling
 from service.spectral.conformal import ConformalReference
 from service.spectral.correctness_model import (
@@ -51,8 +51,6 @@ class Fingerprint:
     model: str = ""
     api: str = ""
     prompt_shape: str = ""
-    answer_regex: str = ""
-    empty_answers: EmptyAnswers = FAILED
     sampling: dict[str, Any] = field(default_factory=dict)
     evidence: Literal["", "token_sums", "supplied"] = ""
     unit: Unit = "answer"
@@ -102,7 +100,6 @@ def _embedder_parts(embedder: EmbedderIdentity) -> dict[str, Any]:
         "embedder_revision": embedder.revision,
         "embedder_precision": embedder.precision,
         "embedder_dimension": embedder.dimension,
-        "empty_answers": embedder.empty_answers,
         "kernel": embedder.kernel,
         "comparer": embedder.comparer,
     }

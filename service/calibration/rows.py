@@ -24,8 +24,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError, from_json
 
 from service.calibration.calibration import Unit
 from service.claims.verdicts import Rule
-from service.heavy_json import MAX_FAULTS
-from service.llm.port import Draw, Message, question_text
+from service.llm.port import Draw, Message, is_blank, question_text
 from service.spectral.evidence import POSITIVE_ROUNDING
 
 MIN_USABLE_ROWS = 10
@@ -36,6 +35,7 @@ MAX_MESSAGES = 1024
 MAX_CLAIMS = 64  # of one answer
 MAX_ID_CHARS = 200
 MAX_LISTED = 3  # reasons for a field
+MAX_FAULTS = 1000  # of a row; formatting more takes long
 MAX_UNKNOWN = 20  # unknown fields named
 MAX_COMPARED = 20  # faults of a field from which the reasons are chosen
 LOGPROB_FIELDS = ("logprobs", "logprob")
@@ -187,8 +187,10 @@ class DevRow:
     compared: Mapping[str, tuple[float | None, str]] = field(default_factory=dict)
 
     def labelled(self, unit: Unit) -> bool:
-        """Return True if the row has labels: a reference, or verdicts on claims."""
-        return bool(self.references if unit == "answer" else self.claims)
+        """Return True if the row has labels: a reference, and no blank `answer`; or verdicts on claims."""
+        if unit == "claim":
+            return bool(self.claims)
+        return bool(self.references) and not (self.answer is not None and is_blank(self.answer))
 
     def usable(self, unit: Unit) -> bool:
         """Return True if a fit can use the row: it is labelled, and has two samples or none yet."""

@@ -60,8 +60,6 @@ from service.embedding.port import (
     EmbedderIdentity,
     Kernel,
     distinct,
-    outcome_vectors,
-    texts_to_embed,
     usable,
 )
 from service.errors import (
@@ -272,7 +270,7 @@ class Drawer:
                 first = await once_stored(partial(self.jobs.bind, job.id, drawn_with), self.wait_s)
                 bound = first
             check_same(bound, drawn_with)
-            draws = (*draws, *usable(generation.draws, self.embedder.empty_answers))[:wanted]
+            draws = (*draws, *usable(generation.draws))[:wanted]
             left -= len(generation.draws)
             complete = len(draws) == wanted or left <= 0
             keep = partial(self.jobs.keep_draws, job.id, stored.line, draws, complete=complete)
@@ -334,7 +332,7 @@ class EmbeddedRows:
         if compared is not None:
             made_by = compared_by(made_by, compared.model)
         prompts = [row.question for row in self.rows]
-        questions = [self.vectors[self.place[text], :dimension] if text else None for text in prompts]
+        questions = [self.vectors[self.place[text]] if text else None for text in prompts]
         if self.sentences is None:
             material = assemble(
                 self.rows, self.num_samples, self.vectors, self.place, dimension, made_by.kernel, same
@@ -382,9 +380,8 @@ class Embedding:
         texts = list(dict.fromkeys([*of_rows, *(row.question for row in rows if row.question)]))
         notify = partial(self.jobs.note, job.id)
         await self.jobs.stage(job.id, "embedding", len(texts))
-        to_embed = texts_to_embed(texts, self.embedder.empty_answers)
         identity = await embedder_identity(self.embedder, self.patience, notify, ask_anew=True)
-        vectors = outcome_vectors(texts, await self._embed(to_embed, identity, job.id))
+        vectors = await self._embed(texts, identity, job.id)
         place = {text: i for i, text in enumerate(texts)}
         return EmbeddedRows(rows, num_samples, identity, vectors, place, sentences)
 
@@ -512,7 +509,7 @@ class Calibrator:
         options, embedding = job.options, self.embedding
         notify = partial(self.jobs.note, job.id)
         identity = await embedder_identity(embedding.embedder, embedding.patience, notify, ask_anew=True)
-        stored = answered(await self.jobs.rows(job.id), identity.empty_answers)
+        stored = answered(await self.jobs.rows(job.id))
         drawn = any(row.samples is None for row in stored)
         default = self.drawer.serving.num_samples if drawn else None
         rows, num_samples, copies = usable_rows(

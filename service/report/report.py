@@ -186,7 +186,7 @@ def data_part(
 
     rows: rows in the file. usable: rows with a reference and at least two answers, one per question.
     rows_full: usable rows with `num_samples` answers; the headline parameters and `evidence` are fitted on
-    these. truncated, empty: shares of all answers. correct_from: source of the verdicts. claims: number of
+    these. truncated: share of all answers. correct_from: source of the verdicts. claims: number of
     claims of the full rows, if claims are calibrated; accuracy is then the accuracy of the claims.
     """
     material = fitted.material
@@ -205,7 +205,6 @@ def data_part(
         "answers": len(draws),
         "distinct_mean": float(np.mean([len({draw.text for draw in row.draws}) for row in rows])),
         "truncated": sum(d.truncated for d in draws) / len(draws),
-        "empty": sum(not d.text for d in draws) / len(draws),
         "references_mean": float(np.mean([len(row.references) for row in rows])),
         "correct_from": fitted.source,
         "accuracy": float(fitted.right.mean()),

@@ -20,7 +20,7 @@ from service.spectral.fit import AnyFit
 from service.spectral.reliability import auroc, resampled_aurocs
 from service.spectral.resampling import Difference, Interval, ResampleCounts, percentile_interval
 
-MAX_USELESS = 0.05  # share of truncated or empty answers without a warning
+MAX_USELESS = 0.05  # share of truncated answers without a warning
 CONVERGED = 1e-4  # nats; a fit that has converged is within about 1e-6 (method, section 3)
 FEW_OF_A_KIND = 20  # right or wrong answers; with 20, the standard error of an AUROC is about 0.07
 SHORT_REFERENCES = (
@@ -280,7 +280,7 @@ def few_of_a_kind(right: Bools, of_file: str = "", rests: str = RESTS) -> Iterat
 
 
 def about_data(data: Part, right: Bools) -> Iterator[Caution]:
-    """Yield warnings about few, short or unusable rows, verdicts (n,) of one kind, cut or empty answers."""
+    """Yield warnings about few, short or unusable rows, verdicts (n,) of one kind, or cut answers."""
     full, usable = data["rows_full"], data["usable"]
     if full < FEW_ROWS:
         yield caution(
@@ -307,8 +307,6 @@ def about_data(data: Part, right: Bools) -> Iterator[Caution]:
     yield from few_of_a_kind(right)
     if data["truncated"] > MAX_USELESS:
         yield caution("truncated", f"{data['truncated']:.0%} of the answers were cut by max_tokens.")
-    if data["empty"] > MAX_USELESS:
-        yield caution("empty", f"{data['empty']:.0%} of the answers are empty; they count as one meaning.")
 
 
 def about_verdicts(verdicts: Sequence[Verdict], references: Sequence[Sequence[str]]) -> Iterator[Caution]:

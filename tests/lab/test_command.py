@@ -167,7 +167,7 @@ def test_results_and_page_show_their_origin(finished):
     assert all(digest in page for digest in hashes.values())
 
 
-def test_empty_answers_conversations_several_references_and_short_rows(tmp_path):
+def test_blank_answers_conversations_several_references_and_short_rows(tmp_path):
     made = rows(43, 6, seed=3)
     for i, row in enumerate(made):
         row["reference"] = [row["reference"], "or this"]

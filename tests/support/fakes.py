@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from service.embedding.port import FAILED, PAPER, Embedded, EmbedderIdentity, EmptyAnswers, Kernel
+from service.embedding.port import PAPER, Embedded, EmbedderIdentity, Kernel
 from service.errors import DeadlineExceeded, EmbedderUnavailable, LLMUnavailable
 from service.llm.port import Draw, Generation, GenerationRequest, LLMIdentity, Usage, shape_hash
 
@@ -68,7 +68,7 @@ class FakeLLM:
 
     def identity(self, request: GenerationRequest) -> LLMIdentity:
         """Return the fake's identity; the prompt shape is a plain prompt through chat."""
-        shape = shape_hash(system_prompt="", few_shot="", template="{prompt}")
+        shape = shape_hash(system_prompt="", template="{prompt}")
         return LLMIdentity(model=request.model or self.model, api="chat", prompt_shape=shape)
 
     async def generate(self, request: GenerationRequest) -> Generation:
@@ -113,8 +113,7 @@ class FakeLLM:
         draws = tuple(map(Draw, self._texts(request)))
         usage = Usage(prompt_tokens=8, completion_tokens=sum(len(d.text.split()) for d in draws))
         model = request.model or self.model
-        whole = len(draws) >= request.num_samples
-        return Generation(draws, request.num_samples, model, usage, None if whole else "error")
+        return Generation(draws, model, usage)
 
 
 class FakeEmbedder:
@@ -130,11 +129,9 @@ class FakeEmbedder:
         *,
         vectors: Mapping[str, Sequence[float]] | None = None,
         gate: asyncio.Event | None = None,
-        empty_answers: EmptyAnswers = FAILED,
         kernel: Kernel = PAPER,
     ) -> None:
         self.dimension = dimension
-        self.empty_answers: EmptyAnswers = empty_answers
         self.kernel: Kernel = kernel
         self.available = True
         self.calls: list[tuple[str, ...]] = []
@@ -144,9 +141,7 @@ class FakeEmbedder:
     @property
     def identity(self) -> EmbedderIdentity:
         """Return the fake's identity."""
-        return EmbedderIdentity(
-            "fake-embedder", "1", self.dimension, "float32", self.empty_answers, self.kernel
-        )
+        return EmbedderIdentity("fake-embedder", "1", self.dimension, "float32", self.kernel)
 
     async def start(self) -> None:
         """Nothing to load."""

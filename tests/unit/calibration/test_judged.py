@@ -10,7 +10,7 @@ from service.calibration.calibration import answer_features
 from service.calibration.labels import LabelledRows
 from service.calibration.material import DevSet, all_texts, assemble
 from service.calibration.rows import DevRow
-from service.embedding.port import distinct, outcome_vectors
+from service.embedding.port import distinct
 from service.llm.port import Draw, Generation
 from service.scoring.choice import ServedCalibration
 from service.scoring.judging import evidence_of, find_modes, judge, of_candidate
@@ -22,18 +22,18 @@ from tests.support.decisions import selector
 from tests.support.first_answers import first_answers
 
 D, M = 12, 6
-TEXTS = ("Paris", "Lyon", "the city of Nice", "", "Lille")
+TEXTS = ("Paris", "Lyon", "the city of Nice", "Nancy", "Lille")
 
 
 def rows(count: int = 40, *, logprobs: bool = True) -> list[DevRow]:
-    """Return rows of all kinds: with an own answer, possibly empty, with a verdict, and with neither."""
+    """Return rows of all kinds: with an own answer, drawn or not, with a verdict, and with neither."""
     rng = np.random.default_rng(5)
     made = []
     for i in range(count):
         drawn = rng.choice(len(TEXTS), M, p=rng.dirichlet(np.ones(len(TEXTS))))
         totals = -rng.gamma(2.0, 1.0, M) if logprobs else [None] * M
         draws = tuple(Draw(TEXTS[k], total_logprob=t) for k, t in zip(drawn, totals, strict=True))
-        answer = (None, " Metz ", TEXTS[drawn[0]], "")[i % 4]
+        answer = (None, " Metz ", TEXTS[drawn[0]], "Metz")[i % 4]
         row = DevRow(i + 1, None, ("Paris",), prompt=f"q{i}", answer=answer, correct=(None, True)[i % 3 == 1])
         made.append(replace(row, draws=draws[: M - (i % 7 == 6)], complete=True))
     return made
@@ -42,8 +42,8 @@ def rows(count: int = 40, *, logprobs: bool = True) -> list[DevRow]:
 def vectors_of(texts: Sequence[str]) -> np.ndarray:
     rng = np.random.default_rng(1)
     vectors = {text: rng.standard_normal(D) + 0.7 for text in (*TEXTS, "Metz", "else", "I don't know.")}
-    made = np.stack([vectors[text] / np.linalg.norm(vectors[text]) for text in texts if text])
-    return outcome_vectors(texts, made.astype(np.float32))
+    made = np.stack([vectors[text] / np.linalg.norm(vectors[text]) for text in texts])
+    return made.astype(np.float32)
 
 
 def material(stored: Sequence[DevRow]) -> DevSet:

@@ -152,7 +152,7 @@ async def over_http(*script: Behaviour, default: Behaviour) -> AsyncIterator[Htt
 
 def test_setups_are_compared_without_fields_known_only_from_answers() -> None:
     def fingerprint(model: str, omitted: tuple[str, ...] = (), shape: str = "s") -> Fingerprint:
-        return service_fingerprint(LLMIdentity(model, "chat", shape, "", omitted), Sampling(), IDENTITY)
+        return service_fingerprint(LLMIdentity(model, "chat", shape, omitted), Sampling(), IDENTITY)
 
     bound, without = fingerprint("m1"), fingerprint("m2", ("top_k",))
     assert bound.differs(without) == ["model", "sampling.top_k"]
