@@ -42,7 +42,7 @@ def evaluate_command(
     compare: Annotated[
         Compare, typer.Option(help="llm: also judge the kernel by which the LLM compares answers.")
     ] = "embeddings",
-    seed: Annotated[int, typer.Option(help="Seed of every bootstrap and draw.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of every resample and draw.")] = 0,
 ) -> None:
     """Run every experiment: fit on DEV, test on TEST. A second run resumes."""
     if dev.samefile(test):

@@ -12,12 +12,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from lab.rejection import accuracy_rejection
 from lab.semantic_entropy import HEAT_TIME, kernel_language_entropy, semantic_entropy
 from lab.text_scores import lexical_similarity, per_word
-from service.calibration.diagnostics import EvaluationContext, Split
+from lab.two_files import TwoFiles
+from service.calibration.diagnostics import Split
 from service.report.words import finite, ranking
 from service.spectral.dev_set import overlaps
-from service.spectral.reliability import accuracy_rejection
 
 Floats = NDArray[np.float64]
 
@@ -169,7 +170,7 @@ def _arrays(values: Sequence[Sequence[float | None]]) -> list[Floats] | None:
     return arrays if all(np.isfinite(row).all() for row in arrays) else None
 
 
-def baselines(context: EvaluationContext, meanings: Meanings) -> dict[str, Any]:
+def baselines(context: TwoFiles, meanings: Meanings) -> dict[str, Any]:
     """Return the AUROC, with interval, and the rejection area of every score; entropies are negated."""
     right, likelihood = context.test.rows.right, likelihoods(context.test)
     scores = [*_by_meaning(context.test, meanings), *_by_words(context.test)]

@@ -37,7 +37,7 @@ from service.calibration.material import (
     texts_of,
     usable_rows,
 )
-from service.calibration.rows import DevRow, check_row, draws_from_json, draws_to_json
+from service.calibration.rows import DevRow, draws_from_json, draws_to_json
 from service.claims.comparison import Compare, Comparer, Comparison, Reply
 from service.embedding.port import (
     FACTS,
@@ -45,9 +45,7 @@ from service.embedding.port import (
     PAPER,
     Embedder,
     Kernel,
-    outcome_vectors,
     supplied_draws,
-    texts_to_embed,
 )
 from service.errors import BodyTooLarge, Conflict, EigencalError, InvalidDevData, LLMError
 from service.jobs.calibrator import REFUSALS, RetryPolicy, group_of, row_request
@@ -93,23 +91,11 @@ def _read(file: BinaryIO, limit: int | None) -> EvaluationFile:
     data = read_file(file)
     if len({row.samples is None for row in data.rows()}) > 1:
         raise InvalidDevData("Some rows carry samples and the rest do not: all must or none.")
-    rows = []
-    for line, raw in islice(data.raw_rows(), limit):
-        row = check_row(line, raw)
-        draws = supplied_draws(row.samples or (), row.logprobs)
-        tokens = _counts(raw.get("tokens") if isinstance(raw, dict) else None)
-        if len(tokens) == len(draws):
-            draws = tuple(replace(draw, num_tokens=n) for draw, n in zip(draws, tokens, strict=True))
-        rows.append(replace(row, draws=draws, complete=True))
+    rows = [
+        replace(row, draws=supplied_draws(row.samples or (), row.logprobs), complete=True)
+        for row in islice(data.rows(), limit)
+    ]
     return EvaluationFile(rows, data.num_rows)
-
-
-def _counts(values: object) -> Sequence[int]:
-    """Return the numbers of tokens; an empty tuple unless `values` is a list of numbers >= 1."""
-    if not isinstance(values, list):
-        return ()
-    good = all(isinstance(v, int | float) and not isinstance(v, bool) and v >= 1 for v in values)
-    return tuple(int(v) for v in values) if good else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,10 +169,7 @@ class _Run:
         try:
             await embedder.check()
             drawn, answers = await self._drawn(files)
-            rows = {
-                name: answered(drawn.get(name) or file.rows, embedder.empty_answers)
-                for name, file in files.items()
-            }
+            rows = {name: answered(drawn.get(name) or file.rows) for name, file in files.items()}
             m = plan.num_samples or min(
                 full_number([len(r.draws) for r in of_file], None) for of_file in rows.values()
             )
@@ -283,14 +266,13 @@ class _Run:
         """
         embedder = self._parts.embedder
         texts = all_texts(rows, next(iter(kernels)))
-        embedded = texts_to_embed(texts, embedder.empty_answers)
-        advance = self._stage(f"{name}: vectors", len(embedded))
+        advance = self._stage(f"{name}: vectors", len(texts))
         chunks = []
-        for start in range(0, len(embedded), CHUNK):
-            chunks.append(await embedder.embed(embedded[start : start + CHUNK]))
+        for start in range(0, len(texts), CHUNK):
+            chunks.append(await embedder.embed(texts[start : start + CHUNK]))
             advance(len(chunks[-1].vectors))
         check_made_by(*(chunk.made_by for chunk in chunks))
-        vectors = outcome_vectors(texts, np.concatenate([chunk.vectors for chunk in chunks]))
+        vectors = np.concatenate([chunk.vectors for chunk in chunks])
         place = {text: i for i, text in enumerate(texts)}
         made_by, dimension = chunks[0].made_by, embedder.identity.dimension
         return [

@@ -17,6 +17,7 @@ from lab.algorithm1 import Clustering, algorithm1, cluster_labels, cluster_promp
 from lab.baselines import Meanings, baselines, by_embedding
 from lab.density import DensityStack, calibration_error, frobenius_cosines
 from lab.paper import constant_predictor, convergence, mean_cosine, scaled, similarity
+from lab.rejection import rejection
 from lab.resampling import (
     ALGORITHM1,
     CONSTANT,
@@ -25,13 +26,14 @@ from lab.resampling import (
     Resamples,
     figure_difference,
 )
-from service.calibration.diagnostics import EvaluationContext, Split
+from lab.two_files import TwoFiles
+from service.calibration.diagnostics import CrossValidated, Split
 from service.calibration.fitting import Stream
 from service.calibration.rows import FEW_ROWS
 from service.embedding.port import Embedder
 from service.report.report import bins, figures, null_part
 from service.report.words import Caution, about_fit, caution, estimate, few_of_a_kind, finite, in_short
-from service.spectral.dev_set import risk
+from service.spectral.dev_set import mean_entropy, risk
 from service.spectral.reliability import auroc, reliability_diagram
 from service.spectral.resampling import Difference
 from service.spectral.spectrum import DEFAULT_EPS, CalibrationMap, TemperatureMap
@@ -41,6 +43,7 @@ Ints = NDArray[np.intp]
 
 # Few, because each needs its own clusters, and Cal_S over all prompts.
 TEMPERATURES = np.geomspace(0.25, 32.0, 15)
+CURVE_TEMPERATURES = np.geomspace(0.05, 50.0, 61)  # between the bounds of the fit
 NUM_BINS, CLUSTERS = 8, 5  # of Algorithm 1, as the paper has them
 GRID = tuple(product((6, 8, 10), (3, 5, 7)))  # other numbers of bins and clusters
 MEASURES = ("cal_s", "risk", "eigenvalue_ece")
@@ -49,12 +52,12 @@ MAX_COSINES = 4000  # with more prompts, the table of all cosines (8 bytes per p
 FITTED_ON_DEV = "the model of P(correct), if there is one, rests"
 
 
-class Evaluation(EvaluationContext):
+class Evaluation(TwoFiles):
     """Maps fitted on `dev` and judged on `test`, also by Algorithm 1."""
 
     def __init__(self, dev: Split, test: Split, *, seed: int = 0, resamples: Resamples = DEFAULT) -> None:
         super().__init__(dev, test, seed=seed, resamples=resamples)
-        self.resamples: Resamples = resamples
+        self.lab_resamples = resamples
         self._diagrams: dict[str, dict[tuple[int, int], dict[str, Any]]] = {}
 
     @cached_property
@@ -93,7 +96,7 @@ class Evaluation(EvaluationContext):
         settings = ((NUM_BINS, 1), *GRID)
         clusterings = [self.clustering(name, *setting) for setting in settings]
         worlds = self.stack, self.test.spectra, self.served[name].spectra, self.targets
-        both = nulls(clusterings, *worlds, self.rng(ALGORITHM1), num_draws=self.resamples.nulls)
+        both = nulls(clusterings, *worlds, self.rng(ALGORITHM1), num_draws=self.lab_resamples.nulls)
         parts = {}
         for setting, clusters, of_clusters in zip(settings, clusterings, both, strict=True):
             diagram = algorithm1(clusters, self.targets)
@@ -126,6 +129,11 @@ def make_results(
     """
     progress(0, 3)
     shared = figures(context)
+    right = context.test.rows.right
+    shared["curves"] |= {
+        "rejection": [rejection(name, s.lambda_max, right) for name, s in context.served.items()],
+        "temperature": temperature_curve(context),
+    }
     progress(1, 3)
     error = cal_s(context)
     progress(2, 3)
@@ -140,7 +148,7 @@ def make_results(
         "dev": _describe(context.dev, rows[0]),
         "test": _describe(context.test, rows[1]),
         **shared,
-        "comparison": list(comparison(context, context.resamples.figure_difference)),
+        "comparison": list(comparison(context, context.lab_resamples.figure_difference)),
         "algorithm1": [context.algorithm1(name) for name in context.served],
         # Its target is small for any calibration.
         "naive": [context.algorithm1(name, num_clusters=1) for name in context.served],
@@ -149,7 +157,7 @@ def make_results(
         "calibration_error": error,
         "convergence": convergence(context.test.answers, context.rng(CONVERGENCE)),
         "constant_predictor": constant_predictor(
-            context.targets, context.rng(CONSTANT), context.resamples.bootstrap
+            context.targets, context.rng(CONSTANT), context.lab_resamples.optimum
         ),
         "baselines": baselines(context, meanings or by_embedding(context.test)),
         "compared": compared,
@@ -195,6 +203,17 @@ def sensitivity(context: Evaluation) -> Iterator[dict[str, Any]]:
         part = context.algorithm1(name, num_clusters, num_bins)
         figures_ = {key: part[key] for key in ("map", "ece", "drawn", "rescaled", "singletons")}
         yield {**figures_, "num_bins": num_bins, "num_clusters": num_clusters}
+
+
+def temperature_curve(context: Evaluation) -> dict[str, Any]:
+    """Return mean risk and mean entropy (full space, the paper's map) against T; they meet at the optimum."""
+    dev, maps = context.dev.rows.dev, [TemperatureMap(float(t)) for t in CURVE_TEMPERATURES]
+    return {
+        "temperatures": CURVE_TEMPERATURES.tolist(),
+        "risk": [risk(map_, dev) for map_ in maps],
+        "entropy": [mean_entropy(map_, dev) for map_ in maps],
+        "optimum": context.fitted.fits["temperature"].map.temperature,
+    }
 
 
 def similarities(context: Evaluation) -> dict[str, Any] | None:
@@ -273,7 +292,7 @@ def claim(risk_at: float | None, ece_at: float | None, cal_s_at: float | None) -
 
 
 def comparison(
-    context: EvaluationContext, resamples: int = DEFAULT.figure_difference
+    context: CrossValidated, resamples: int = DEFAULT.figure_difference
 ) -> Iterator[dict[str, Any]]:
     """Yield the difference (second minus first) of each pair of maps in every figure, paired by prompt.
 
@@ -292,16 +311,16 @@ def comparison(
 
 
 def _differences(
-    context: EvaluationContext, second: str, first: str, resamples: int
+    context: CrossValidated, second: str, first: str, resamples: int
 ) -> Iterator[tuple[str, Difference]]:
-    served, right = context.served, context.test.rows.right
+    served, right = context.served, context.split.rows.right
     risks, squares = context.fitted.risks, context.squared_gaps
     yield "cv_risk", context.difference(risks[second], risks[first])
     yield "test_risk", context.difference(served[second].risks, served[first].risks)
     yield "projection_brier", context.difference(squares(second), squares(first))
 
     def ece(name: str, pick: Ints) -> float:
-        return reliability_diagram(served[name].lambda_max[pick], context.test.c1[pick]).ece
+        return reliability_diagram(served[name].lambda_max[pick], context.split.c1[pick]).ece
 
     def ranking(name: str, pick: Ints) -> float:
         return auroc(served[name].lambda_max[pick], right[pick])
@@ -312,16 +331,16 @@ def _differences(
 
 
 def _figure_difference(
-    context: EvaluationContext, value: Callable[[str, Ints], float], second: str, first: str, resamples: int
+    context: CrossValidated, value: Callable[[str, Ints], float], second: str, first: str, resamples: int
 ) -> Difference:
     def both(pick: Ints) -> tuple[float, float]:
         return value(second, pick), value(first, pick)
 
     random = context.rng(Stream.DIFFERENCES)
-    return figure_difference(both, len(context.test), random, resamples=resamples)
+    return figure_difference(both, len(context.split), random, resamples=resamples)
 
 
-def warnings(context: EvaluationContext) -> Iterator[Caution]:
+def warnings(context: Evaluation) -> Iterator[Caution]:
     """Yield warnings about few rows, few right or wrong answers, and fits on a bound."""
     both = {"dev": context.dev, "test": context.test}
     for name, split in both.items():

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from service.report import plots
-from service.report.plots import GREY, LOOKS, Plot, draw
+from service.report.plots import GREY, LOOKS, Plot, draw, look_line
 from service.report.words import MAPS, between, number
 
 if TYPE_CHECKING:
@@ -16,14 +16,18 @@ MEASURES = {"cal_s": ("Cal_S", "#0072B2", "solid"), "risk": ("risk", "#D55E00", 
 }
 
 
+T_TICKS = (0.1, 0.25, 0.5, 1, 2, 4, 10, 30)
+HEAD_ROOM = 2.2  # the y axis ends at this multiple of the lowest risk; higher risks would hide the rest
+
+
 def figures(results: Mapping[str, Any]) -> dict[str, str]:
     """Return the SVG of each figure by name. A figure that cannot be computed is left out."""
     curves = results["curves"]
     drawn = {
         "convergence": _convergence(results["convergence"]),
         "constant_predictor": _constant_predictor(results["constant_predictor"]),
-        "temperature": plots.temperature(curves["temperature"]),
-        "rejection": plots.rejection(curves["rejection"]),
+        "temperature": _temperature(curves["temperature"]),
+        "rejection": _rejection(curves["rejection"]),
     }
     if results["calibration_error"] is not None:
         drawn["co_minimised"] = _co_minimised(results["calibration_error"])
@@ -32,6 +36,56 @@ def figures(results: Mapping[str, Any]) -> dict[str, str]:
     for name, svg in _diagrams(results):
         drawn[name] = svg
     return drawn
+
+
+def _rejection(curves: Sequence[Mapping[str, Any]]) -> str:
+    """Return the plot of accuracy among the kept answers against the share rejected.
+
+    A grey line marks the accuracy of all answers.
+    """
+    halves = "; ".join(f"{MAPS[curve['map']]}: {_at_half(curve)}" for curve in curves)
+    plot = Plot("rejection", "Accuracy of the kept answers against the share rejected", f"At half: {halves}.")
+
+    def paint(figure: "Figure") -> None:
+        axes = figure.add_subplot(ylabel="share right among the kept")
+        for place, curve in enumerate(curves):
+            # Curves may coincide: wide lines below and alternating markers keep all of them visible.
+            style = {"linewidth": 3.2 - 0.6 * place, "markevery": (2 * place, 8), "label": MAPS[curve["map"]]}
+            look_line(axes, LOOKS[curve["map"]], curve["rejected"], curve["accuracy"], **style)
+        axes.axhline(curves[0]["accuracy"][0], color=GREY, linewidth=0.9, zorder=1.5, clip_on=False)
+        top = min(1.02, max(1.35 * axes.get_ylim()[1], 0.1))
+        axes.set(xlim=(0, max(curves[0]["rejected"][-1], 0.1)), ylim=(0, top))
+        axes.set_xlabel("share rejected, least certain first")
+        axes.legend(loc="upper left", frameon=False, handlelength=3.6, fontsize=9.5)
+
+    return draw(plot, paint)
+
+
+def _at_half(curve: Mapping[str, Any]) -> str:
+    kept = [a for r, a in zip(curve["rejected"], curve["accuracy"], strict=True) if r >= 0.5]
+    return number(kept[0] if kept else None)
+
+
+def _temperature(curve: Mapping[str, Any]) -> str:
+    """Return the plot of risk and entropy of the paper's map against T. They meet at the optimum."""
+    best, x = curve["optimum"], curve["temperatures"]
+    words = f"They meet at T = {number(best, 2)}."
+    plot = Plot("temperature", "Risk and entropy against temperature", words)
+
+    def paint(figure: "Figure") -> None:
+        axes = figure.add_subplot(ylabel="nats", xlabel="temperature T (log scale)")
+        axes.plot(x, curve["risk"], color="#D55E00", linestyle="solid", label="risk")
+        axes.plot(x, curve["entropy"], color="#0072B2", linestyle=(0, (5, 1.8)), label="entropy")
+        axes.set(xscale="log", xlim=(x[0], x[-1]), ylim=(0, HEAD_ROOM * max(min(curve["risk"]), 0.1)))
+        axes.set_xticks(T_TICKS, [f"{t:g}" for t in T_TICKS])
+        axes.set_xticks([], minor=True)
+        axes.legend(frameon=False, loc="best")  # the steep part of the risk depends on the fit
+        circle: dict[str, Any] = {"markerfacecolor": "white", "markeredgecolor": "black"}
+        axes.axvline(best, color=GREY, linewidth=0.9, linestyle=":")
+        axes.plot(best, min(curve["risk"]), marker="o", markersize=9, **circle)
+        axes.set_title(f"fit: T = {number(best, 2)}", fontsize=9.5)
+
+    return draw(plot, paint)
 
 
 def _diagrams(results: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.figures import diagram, figures
+from lab.rejection import MIN_KEPT
 from service.report.pages import figures_context, null_words, page
 from service.report.words import LABELLED, count, fingerprint_rows, when
 
@@ -15,6 +16,7 @@ KINDS = {"prompt": "prompts", "messages": "conversations"}
 def render_evaluation(results: Mapping[str, Any]) -> str:
     """Return the evaluation as one self-contained HTML page. Equal results give equal pages."""
     method, test = results["method"], results["test"]
+    drawn = figures(results)
     context = {
         **results,
         **figures_context(results, method, results["answers"]["recommended"]),
@@ -31,9 +33,11 @@ def render_evaluation(results: Mapping[str, Any]) -> str:
         ],
         "experiments": {
             name: svg
-            for name, svg in figures(results).items()
+            for name, svg in drawn.items()
             if name in ("convergence", "constant_predictor", "co_minimised", "similarity")
         },
+        "rejection": drawn["rejection"],
+        "min_kept": MIN_KEPT,
         "labelled": LABELLED,
     }
     return page("evaluation.html", context, Path(__file__).parent)

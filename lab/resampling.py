@@ -16,11 +16,12 @@ Ints = NDArray[np.intp]
 class Resamples(resampling.Resamples):
     """Numbers of resamples or null worlds, by kind of figure.
 
-    nulls: worlds of Algorithm 1. figure_difference: resamples of a difference of figures that are binned or
-    ranked again for each.
+    nulls: worlds of Algorithm 1. optimum: refits of the constant predictor. figure_difference: resamples of a
+    difference of figures that are binned or ranked again for each.
     """
 
     nulls: int = 100
+    optimum: int = 200
     figure_difference: int = 500
 
 

@@ -231,13 +231,12 @@ class Intervals:
     """Polling intervals of a replica, in seconds.
 
     active_poll_s: for calibrations that peers activated. beat_s: for open jobs. lease_s: peers take over the
-    jobs of a replica that has been silent this long. watch_s: for the progress of jobs that callers watch.
+    jobs of a replica that has been silent this long.
     """
 
     active_poll_s: float = 1.0
     beat_s: float = 2.0
     lease_s: float = 10.0
-    watch_s: float = 0.3
 
 
 DEFAULT_INTERVALS = Intervals()
@@ -328,7 +327,6 @@ def build_replica(
         steps,
         engine or dbos_engine(database, setup, intervals),
         beat_s=intervals.beat_s,
-        poll_s=intervals.watch_s,
     )
     return Replica(
         database, store, calibrations, jobs, ScoreStore(database, max_documents=MAX_SCORES), SqlKeys(database)

@@ -115,11 +115,10 @@ class CalibrationOut(BaseModel):
     rows: int = Field(description="Number of rows used in the fit.")
     projection_ece: float | None = Field(
         description="Projection ECE on held-out rows, 0..1: the gap between `lambda_max` and the observed "
-        "projection. Null for calibrations of earlier development versions."
+        "projection."
     )
     raw_projection_ece: float | None = Field(
-        description="Projection ECE of raw scores on the held-out rows, 0..1. Null for calibrations of "
-        "earlier development versions."
+        description="Projection ECE of raw scores on the held-out rows, 0..1."
     )
     promise: PromiseOut | None = Field(
         description="The promise of a decision with the recommended number of answers, for the configured "

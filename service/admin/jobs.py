@@ -1,16 +1,13 @@
 """POST /calibrate and the routes of jobs."""
 
-from collections.abc import AsyncIterator
-from contextlib import aclosing
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request
 from pydantic import BeforeValidator
 from pydantic_core import PydanticKnownError
-from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response
 
-from service.admin.services import JobId, Services, ServicesDep, no_job
+from service.admin.services import JobId, ServicesDep, no_job
 from service.admin.uploads import received
 from service.api.auth import BEARER, KEY_CODES, admin_scope
 from service.api.openapi import recorded, responses
@@ -32,7 +29,6 @@ UPLOAD = {
         },
     }
 }
-PING_S = 15
 EXAMPLES = recorded("operator_examples.json")
 JOB = EXAMPLES["job"]
 router = APIRouter(tags=["jobs"], dependencies=[Depends(admin_scope)])
@@ -146,33 +142,6 @@ async def post_retry(app: ServicesDep, job_id: JobId) -> Response:
     settings.
     """
     return accepted(_existing(await app.jobs.queued(await app.jobs.store.retry(job_id))))
-
-
-@router.get(
-    "/jobs/{job_id}/events",
-    summary="Follow a job",
-    response_class=EventSourceResponse,
-    responses={
-        200: {
-            "description": "Events named `job`. Each contains the whole job; the last one has the final "
-            "state.",
-            "content": {"text/event-stream": {"schema": {"type": "string"}}},
-        },
-        **responses(*CODES, "not_found"),
-    },
-    openapi_extra=BEARER,
-)
-async def get_events(app: ServicesDep, job_id: JobId) -> EventSourceResponse:
-    """Send the job now and after each change, as server-sent events, until it ends."""
-    _existing(await app.jobs.store.get(job_id))
-    return EventSourceResponse(_events(app, job_id), ping=PING_S)
-
-
-async def _events(app: Services, job_id: str) -> AsyncIterator[ServerSentEvent]:
-    # Closed when the caller disconnects, not at garbage collection.
-    async with aclosing(app.jobs.events(job_id)) as jobs:
-        async for job in jobs:
-            yield ServerSentEvent(job.model_dump_json(), event="job")
 
 
 def _existing(job: Job | None) -> Job:

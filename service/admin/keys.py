@@ -129,7 +129,7 @@ async def get_keys(keys: KeysDep) -> list[KeyOut]:
     status_code=201,
     responses={
         201: {"content": {"application/json": {"example": _MADE}}, "headers": _LOCATION},
-        **responses(*CODES, *BAD_BODY, "conflict"),
+        **responses(*CODES, *BAD_BODY),
     },
     openapi_extra=BEARER,
 )

@@ -16,7 +16,7 @@ from starlette.types import Message
 
 from service.api.bodies import refusal
 from service.calibration.files import DevData, UploadLimits, check_size, read_examples, read_file
-from service.calibration.printed import parse_json
+from service.calibration.rows import parse_json
 from service.errors import BodyTooLarge, InvalidRequest, Overloaded, UnsupportedMediaType
 from service.jobs.model import CalibrateOptions, JobOptions
 from service.sharing import Places, Threads
@@ -116,7 +116,7 @@ async def received(request: Request, limits: UploadLimits, threads: UploadThread
     if kind not in ("multipart/form-data", "application/json"):
         raise UnsupportedMediaType("Send multipart/form-data with a `file`, or application/json.")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise UnsupportedMediaType("Send the body without Content-Encoding; the file itself may be gzip.")
+        raise UnsupportedMediaType("Send the body without Content-Encoding.")
     if kind == "application/json":
         body = await _bounded(request, min(limits.max_bytes, MAX_JSON_BYTES)).body()
         with threads.place():

@@ -119,7 +119,7 @@ class Keys:
         return key.scope if key is not None and key.state(self.now()) == "valid" else None
 
     async def make(self, name: str, scope: Scope, expires_at: datetime | None) -> tuple[Key, str]:
-        """Make a key and return it with the secret. Raises Conflict, StoreUnavailable."""
+        """Make a key and return it with the secret. Raises StoreUnavailable."""
         made, secret = new_key(name, scope, expires_at, self.now())
         await self.store.add(made)
         self._keys[made.digest] = made

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, Field
 
-from service.embedding.port import FAILED, PAPER, EmbedderIdentity, EmptyAnswers, Kernel
+from service.embedding.port import PAPER, EmbedderIdentity, Kernel
 from service.llm.port import LLMIdentity, Sampling
 from service.spectral.conformal import ConformalReference
 from service.spectral.correctness_model import (
@@ -51,8 +51,6 @@ class Fingerprint:
     model: str = ""
     api: str = ""
     prompt_shape: str = ""
-    answer_regex: str = ""
-    empty_answers: EmptyAnswers = FAILED
     sampling: dict[str, Any] = field(default_factory=dict)
     evidence: Literal["", "token_sums", "supplied"] = ""
     unit: Unit = "answer"
@@ -102,7 +100,6 @@ def _embedder_parts(embedder: EmbedderIdentity) -> dict[str, Any]:
         "embedder_revision": embedder.revision,
         "embedder_precision": embedder.precision,
         "embedder_dimension": embedder.dimension,
-        "empty_answers": embedder.empty_answers,
         "kernel": embedder.kernel,
         "comparer": embedder.comparer,
     }
@@ -149,18 +146,13 @@ class Selector:
     never let through, as in a score.
 
     Without drawn answers, `map` is the map for one answer, and the judged text takes the place of that
-    answer; None for claims, which are then judged by token log-probabilities. `all_correct`: for claims, the
-    model of the probability that all claims of an answer are right, from `answer_columns`. `with_logprobs`:
-    a better selector that also needs the log-probability of the judged text, which then counts as one more
-    answer and supports itself; for claims, those of its tokens.
+    answer; None for claims, which are then judged by token log-probabilities.
     """
 
     map: DepolarizedMap | TemperatureMap | EvidenceMap | None
     model: CorrectnessModel
     counts: SelectiveCounts
     judged: JudgedTexts
-    all_correct: CorrectnessModel | None = None
-    with_logprobs: "Selector | None" = None
 
     def map_for(self, missing_mass: float | None) -> DepolarizedMap | TemperatureMap | None:
         """Return the map for the features of one prompt.
@@ -192,19 +184,6 @@ def token_features(
 ) -> dict[str, NDArray[np.float64]]:
     """Return the feature columns for a model of claims without drawn answers: log-probabilities (n,)."""
     return dict(zip(FEATURES_OF_TOKENS, (fact_logprob, least_logprob, logprob), strict=True))
-
-
-def answer_columns(probabilities: ArrayLike, groups: ArrayLike) -> dict[str, ArrayLike]:
-    """Return the feature columns (G,) for a model of whole answers from P(correct) (n,) of their claims.
-
-    groups: (n,), 0 .. G - 1, the answer of each claim.
-    """
-    logits, of_claim = logit_probability(probabilities), np.asarray(groups)
-    number = np.bincount(of_claim)
-    least = np.full(number.size, np.inf)
-    np.minimum.at(least, of_claim, logits)
-    mean = np.bincount(of_claim, weights=logits) / number
-    return {"least_logit": least, "mean_logit": mean, "log_number": np.log(number)}
 
 
 Method = Literal["depolarized", "temperature", "evidence"]
@@ -295,8 +274,8 @@ class Activation(BaseModel):
     activated_at: datetime = Field(description="Time of the activation.")
     by: str = Field(
         description="Author of the activation: the job's id; `key_…` and its name; `settings key`; `no key` "
-        "if none was needed. Empty for activations before 0.3.0."
+        "if none was needed."
     )
-    reason: str = Field(description="Reason of the activation. Empty for activations before 0.3.0.")
+    reason: str = Field(description="Reason of the activation.")
     replaced: str | None = Field(description="Id of the calibration that was active until then.")
     fingerprint_key: str = Field(description="Key of the set-up. One calibration is active for each key.")

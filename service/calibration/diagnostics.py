@@ -1,6 +1,6 @@
-"""The figures of a report and of an evaluation, as arrays: scores served on prompts, and their quality.
+"""The figures of a report, as arrays: scores served on held-out prompts, and their quality.
 
-Maps are fitted on dev and judged on test. With one file, each prompt is judged by fits without its fold.
+Each prompt is judged by fits without its fold.
 
 To find how many answers are enough, the first m' answers of each prompt are judged as well, as a request for
 m' answers would draw them. All numbers of answers judge the same text of a prompt: its `answer`, or the
@@ -9,7 +9,7 @@ log loss.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
@@ -18,11 +18,9 @@ from numpy.typing import NDArray
 
 from service.calibration import fitting
 from service.calibration.calibration import Calibration
-from service.calibration.fitting import METHODS, Fitted, FittedMaps, Stream, fit_maps
+from service.calibration.fitting import FOLDS, METHODS, Fitted, Stream
 from service.calibration.labels import Judged, LabelledRows
 from service.spectral.correctness_model import (
-    Columns,
-    base_rate,
     fit_correctness,
     held_out_predictions,
     log_losses,
@@ -227,12 +225,16 @@ def recommended(sizes: Sequence[AtSize]) -> tuple[str, Candidate | None]:
 # The figures.
 
 
-class EvaluationContext:
-    """Maps fitted on `dev` and judged on `test`. Each derived figure is computed once, on first use."""
+class CrossValidated:
+    """The figures of a fit on held-out prompts. Each derived figure is computed once, on first use.
 
-    def __init__(self, dev: Split, test: Split, *, seed: int = 0, resamples: Resamples = DEFAULT) -> None:
-        self.dev, self.test, self.seed, self.resamples = dev, test, seed, resamples
-        self.priors: PriorSource = no_prior
+    fitted: the maps fitted on the prompts. Each prompt is judged by the maps that were fitted without its
+    fold; "active" is last, if there is one.
+    """
+
+    def __init__(self, fitted: Fitted, *, seed: int = 0, resamples: Resamples = DEFAULT) -> None:
+        self.split, self.fitted, self.priors = Split(fitted.rows), fitted.maps, fitted.priors
+        self.seed, self.resamples = seed, resamples
         self._first_answers: dict[int, AtSize] = {}
 
     def rng(self, stream: int) -> np.random.Generator:
@@ -241,48 +243,36 @@ class EvaluationContext:
 
     @property
     def groups(self) -> Ints | None:
-        """The groups of the test prompts, as `DevSet.full_groups`."""
-        return self.test.rows.groups
+        """The groups of the prompts, as `DevSet.full_groups`."""
+        return self.split.rows.groups
 
     @property
-    def fold(self) -> Ints | None:
-        """The fold that held each prompt out, (n,); None if maps are fitted on dev, a separate file."""
-        return None
+    def fold(self) -> Ints:
+        """The fold that held each prompt out, (n,)."""
+        return self.fitted.fold
 
-    @cached_property
-    def fitted(self) -> FittedMaps:
-        """The maps fitted on dev. "evidence" needs log-probabilities of every prompt of dev and test."""
-        dev, again = self.dev.rows.dev, self.resamples.bootstrap
-        if self.test.rows.dev.missing_mass is None:
-            dev = replace(dev, missing_mass=None)
-        return fit_maps(dev, self.dev.material.num_samples, seed=self.seed, resamples=again)
+    @property
+    def why_no_evidence(self) -> str | None:
+        """Why no evidence map was fitted, as a sentence; None if one was."""
+        return self.split.rows.why_no_evidence()
 
-    @cached_property
-    def maps(self) -> Mapping[str, AnyMap]:
-        """The maps by name, raw first."""
-        return {"raw": Identity(), **{name: fit.map for name, fit in self.fitted.fits.items()}}
-
-    @cached_property
+    @property
     def risks(self) -> Mapping[str, Floats]:
-        """The risk (n,) of each map on the references of the test prompts, in nats, by name, raw first."""
-        return {name: risks(map_, self.test.rows.dev) for name, map_ in self.maps.items()}
+        """The risk (n,) of each map on the references of the prompts, in nats, by name, raw first."""
+        return self.fitted.risks
 
     def maps_of(self, name: str) -> Sequence[CalibrationMap]:
-        """Return the map that serves each of the n test prompts."""
-        map_, masses = self.maps[name], self.test.rows.dev.missing_mass
-        if isinstance(map_, EvidenceMap):
-            assert masses is not None, "fitted only where all prompts have it"
-            return [map_.at(u) for u in masses]
-        return [map_] * len(self.test)
+        """Return the map that serves each of the n prompts."""
+        return self.fitted.maps_of(name)
 
     @cached_property
     def served(self) -> Mapping[str, Served]:
-        """The scores that each map serves on test, by name, raw first."""
+        """The scores that each map serves, by name, raw first."""
         return {name: self.serve(self.maps_of(name), risks) for name, risks in self.risks.items()}
 
     def serve(self, maps: Sequence[CalibrationMap], risks: Floats) -> Served:
-        """Return the scores that n maps serve, one map per test prompt. risks: (n,), in nats."""
-        pairs = zip(maps, self.test.spectra, strict=True)
+        """Return the scores that n maps serve, one map per prompt. risks: (n,), in nats."""
+        pairs = zip(maps, self.split.spectra, strict=True)
         spectra = [map_.serve(raw.eigenvalues, raw.dimension) for map_, raw in pairs]
         # Only rounding puts values above 1, and diagrams reject those.
         largest = np.clip([served.lambda_max for served in spectra], 0.0, 1.0)
@@ -294,159 +284,21 @@ class EvaluationContext:
         return mean_difference(second, first, random, resamples=again, groups=self.groups)
 
     def squared_gaps(self, name: str) -> Floats:
-        """Return (lambda_max - u_1^T Y u_1)^2 (n,) of a map on test. The mean is its projection Brier."""
-        return np.square(self.served[name].lambda_max - self.test.c1)
+        """Return (lambda_max - u_1^T Y u_1)^2 (n,) of a map. The mean is its projection Brier."""
+        return np.square(self.served[name].lambda_max - self.split.c1)
 
     @cached_property
     def picks(self) -> ResampleCounts:
-        """The resamples of all AUROCs on test."""
+        """The resamples of all AUROCs."""
         number = self.resamples.auroc
-        return ResampleCounts.picked(len(self.test), self.rng(Stream.AUROC), number, self.groups)
-
-    def first_answers(self, num_samples: int) -> AtSize:
-        """Return the test prompts judged by the first answers of each prompt.
-
-        With 0, by the log-probability of the judged text, which every prompt must have.
-        """
-        if num_samples not in self._first_answers:
-            judged = self.test.rows.at(num_samples, one_text=True)
-            dev = judged if self.fold is not None else self.dev.rows.at(num_samples, one_text=True)
-            self._first_answers[num_samples] = self._judge(judged, dev, num_samples)
-        return self._first_answers[num_samples]
-
-    @cached_property
-    def by_num_samples(self) -> Sequence[AtSize]:
-        """The test prompts judged by each number of answers in `sizes`, and without answers if possible."""
-        without = [0] if self.dev.rows.own_logprob_share == self.test.rows.own_logprob_share == 1 else []
-        return [self.first_answers(m) for m in (*without, *sizes(self.test.material.num_samples))]
-
-    @cached_property
-    def recommendation(self) -> tuple[str, Candidate | None]:
-        """The recommended number of answers as a sentence, and its candidate; see `recommended`."""
-        return recommended(self.by_num_samples)
-
-    def _judge(self, judged: Judged, dev: Judged, num_samples: int) -> AtSize:
-        """Return `judged` with its scores, by fits without each row's fold, or on `dev`, another file."""
-        fold, fitted_on = self.fold, None
-        if fold is None:
-            maps, held = self._fit(dev, num_samples), [np.arange(len(judged))]
-            if judged.rows.missing_mass is None and not judged.by_tokens:
-                maps = {name: map_ for name, map_ in maps.items() if name != "evidence"}
-            fitted_on = {n: dev.columns(maps[n]) for n in CORRECT_BY if n in maps}, dev.right
-            parts = [(maps, judged)]
-        else:
-            held = [np.flatnonzero(fold == number) for number in range(int(fold.max()) + 1)]
-            parts = [
-                (self._fit(judged.take(fold != k), num_samples), judged.take(rows))
-                for k, rows in enumerate(held)
-            ]
-        order, names = np.argsort(np.concatenate(held)), list(parts[0][0])
-        scored = list[Scored]()
-        for name in names if num_samples else []:
-            losses, squares, values = zip(
-                *(_lambda_max(maps[name], rows) for maps, rows in parts), strict=True
-            )
-            figures = [np.concatenate(pieces)[order] for pieces in (losses, squares, values)]
-            scored.append(Scored("lambda_max", name, *figures))
-        columns = {}
-        for name in [method for method in CORRECT_BY if method in names]:
-            features = [rows.columns(maps[name]) for maps, rows in parts]
-            columns[name] = {
-                key: np.concatenate([np.asarray(part[key]) for part in features])[order]
-                for key in features[0]
-            }
-        tokens = self.test.mean_tokens(num_samples)
-        at_size = self._by_p_correct(judged, num_samples, columns, fitted_on, scored, tokens)
-        return at_size if num_samples else replace(at_size, same_text=judged.source == "given")
-
-    def _fit(self, rows: Judged, num_samples: int) -> Mapping[str, AnyMap | None]:
-        """Return every map fitted on the rows. With fewer than two answers, only "evidence" can be fitted."""
-        if rows.by_tokens:
-            return {"evidence": None}
-        maps: dict[str, AnyMap] = {}
-        if num_samples > 1:
-            maps["raw"] = Identity()
-        methods = METHODS if num_samples > 1 else ()
-        if rows.rows.missing_mass is not None:
-            methods = (*methods, "evidence")
-        for method in methods:
-            maps[method] = fit(rows.rows, method, prior=self.priors(method, max(num_samples, 1))).map
-        return maps
-
-    def _by_p_correct(
-        self,
-        rows: Judged,
-        num_samples: int,
-        columns: Mapping[str, Columns],
-        fitted_on: tuple[Mapping[str, Columns], Bools] | None,
-        scored: Sequence[Scored],
-        tokens: float | None,
-    ) -> AtSize:
-        """Return the rows judged by P(correct), with `scored` appended.
-
-        fitted_on: columns and verdicts of dev. None: each row is judged by a model without its fold.
-        """
-        fit_columns, right = fitted_on or (columns, rows.right)
-        groups, texts = (rows.groups, "answers") if fitted_on is None else (None, "answers of the dev file")
-        # All fits use the same folds.
-        fold = stratified_folds(right, 5, self.rng(Stream.ANSWERS), groups)
-        if fitted_on is None:
-            base = np.asarray(held_out_predictions({}, right, (), fold))
-        else:
-            base = np.full(len(rows), base_rate(right))
-        by_correct, why_none = list[Scored](), ""
-        for name, features in fit_columns.items():
-            outcome = fit_correctness(features, right, fold, groups=groups)
-            if outcome.why_none == "one_kind" and num_samples:
-                why_none = f"all {right.size} {texts} are {'right' if outcome.num_right else 'wrong'}"
-            if outcome.held_out is None:
-                continue
-            p = base
-            # Not `base`: the base rate without a fold is lower if the fold has more right answers, so ranking
-            # by it gives an AUROC below 0.5.
-            values = np.zeros_like(base)
-            if outcome.model is not None:
-                p = values = outcome.held_out if fitted_on is None else outcome.model.predict(columns[name])
-            losses, squares = log_losses(p, rows.right), np.square(p - rows.right)
-            by_correct.append(Scored("probability_correct", name, losses, squares, values))
-        return AtSize(
-            num_samples,
-            rows.right,
-            [*by_correct, *scored],
-            log_losses(base, rows.right),
-            why_none,
-            tokens,
-            groups=groups,
-        )
-
-
-class CrossValidated(EvaluationContext):
-    """A single file: each prompt is judged by the map that was fitted without the prompt's fold.
-
-    fitted: fit on the full rows of the file. The maps are the maps in `FittedMaps.risks`, "active" last.
-    """
-
-    def __init__(self, fitted: Fitted, *, seed: int = 0, resamples: Resamples = DEFAULT) -> None:
-        rows = Split(fitted.rows)
-        super().__init__(rows, rows, seed=seed, resamples=resamples)
-        self.priors = fitted.priors
-        self.fitted, self.risks = fitted.maps, fitted.maps.risks  # reused, not fitted again
-
-    @property
-    def fold(self) -> Ints:
-        """The fold that held each prompt out, (n,)."""
-        return self.fitted.fold
+        return ResampleCounts.picked(len(self.split), self.rng(Stream.AUROC), number, self.groups)
 
     @property
     def constant_brier(self) -> float:
         """The projection Brier of a constant confidence: the mean of u_1^T Y u_1 over the other folds."""
-        c1 = self.test.c1
+        c1 = self.split.c1
         others = [c1[self.fold != k].mean() for k in self.fold]
         return float(np.square(others - c1).mean())
-
-    def maps_of(self, name: str) -> Sequence[CalibrationMap]:
-        """Return the map that serves each of the n prompts, fitted without the prompt's fold."""
-        return self.fitted.maps_of(name)
 
     def correct_by(self, calibration: Calibration) -> Floats | None:
         """Return P(correct) (n,) of the texts judged here, by the model of another calibration.
@@ -454,18 +306,110 @@ class CrossValidated(EvaluationContext):
         It uses the first answers, up to the number that the calibration serves. None if the calibration has
         no model for this number, or if its model needs log-probabilities and these rows have none.
         """
-        size = min(self.test.material.num_samples, calibration.num_samples)
-        selector, rows = calibration.selectors.get(size), self.test.rows.at(size, one_text=True)
+        size = min(self.split.material.num_samples, calibration.num_samples)
+        selector, rows = calibration.selectors.get(size), self.split.rows.at(size, one_text=True)
         if selector is None or selector.map is None:
             return None
         if isinstance(selector.map, EvidenceMap) and rows.rows.missing_mass is None:
             return None
         return selector.model.predict(rows.columns(selector.map))
 
+    def first_answers(self, num_samples: int) -> AtSize:
+        """Return the prompts judged by the first answers of each prompt.
 
-def _lambda_max(map_: AnyMap | None, rows: Judged) -> tuple[Floats, Floats, Floats]:
-    """Return (risks in nats, squared gaps to u_1^T Y u_1, lambda_max) of the prompts, (n,) each."""
+        With 0, by the log-probability of the judged text, which every prompt must have.
+        """
+        if num_samples not in self._first_answers:
+            judged = self.split.rows.at(num_samples, one_text=True)
+            self._first_answers[num_samples] = self._judge(judged, num_samples)
+        return self._first_answers[num_samples]
+
+    @property
+    def judges_without_answers(self) -> bool:
+        """Whether every judged text has a log-probability of its own."""
+        return self.split.rows.own_logprob_share == 1
+
+    @cached_property
+    def by_num_samples(self) -> Sequence[AtSize]:
+        """The prompts judged by each number of answers in `sizes`, and without answers if possible."""
+        without = [0] if self.judges_without_answers else []
+        return [self.first_answers(m) for m in (*without, *sizes(self.split.material.num_samples))]
+
+    @cached_property
+    def recommendation(self) -> tuple[str, Candidate | None]:
+        """The recommended number of answers as a sentence, and its candidate; see `recommended`."""
+        return recommended(self.by_num_samples)
+
+    def _judge(self, judged: Judged, num_samples: int) -> AtSize:
+        """Return `judged` with its scores, by fits without each row's fold."""
+        held = [np.flatnonzero(self.fold == k) for k in range(int(self.fold.max()) + 1)]
+        parts = [
+            (all_maps(judged.take(self.fold != k), num_samples, self.priors), judged.take(rows))
+            for k, rows in enumerate(held)
+        ]
+        order, names = np.argsort(np.concatenate(held)), list(parts[0][0])
+        by_lambda_max = list[Scored]()
+        for name in names if num_samples else []:
+            of_parts = [lambda_max_scored(maps[name], name, rows) for maps, rows in parts]
+            columns = [
+                np.concatenate([getattr(part, field) for part in of_parts])[order]
+                for field in ("losses", "squares", "values")
+            ]
+            by_lambda_max.append(Scored("lambda_max", name, *columns))
+        # All fits use the same folds.
+        fold = stratified_folds(judged.right, FOLDS, self.rng(Stream.ANSWERS), judged.groups)
+        base = held_out_predictions({}, judged.right, (), fold)
+        by_correct, why_none = list[Scored](), ""
+        for name in [method for method in CORRECT_BY if method in names]:
+            features = [rows.columns(maps[name]) for maps, rows in parts]
+            merged = {
+                key: np.concatenate([np.asarray(part[key]) for part in features])[order]
+                for key in features[0]
+            }
+            outcome = fit_correctness(merged, judged.right, fold, groups=judged.groups)
+            if outcome.why_none == "one_kind" and num_samples:
+                kind = "right" if outcome.num_right else "wrong"
+                why_none = f"all {judged.right.size} answers are {kind}"
+            if outcome.held_out is not None:
+                p = None if outcome.model is None else outcome.held_out
+                by_correct.append(correctness_scored(name, p, base, judged.right))
+        return AtSize(
+            num_samples,
+            judged.right,
+            [*by_correct, *by_lambda_max],
+            log_losses(base, judged.right),
+            why_none,
+            self.split.mean_tokens(num_samples),
+            same_text=bool(num_samples) or judged.source == "given",
+            groups=judged.groups,
+        )
+
+
+def all_maps(rows: Judged, num_samples: int, priors: PriorSource = no_prior) -> dict[str, AnyMap | None]:
+    """Return every map fitted on the rows. With fewer than two answers, only "evidence" can be fitted."""
+    if rows.tokens:
+        return {"evidence": None}
+    maps: dict[str, AnyMap | None] = {"raw": Identity()} if num_samples > 1 else {}
+    methods = METHODS if num_samples > 1 else ()
+    if rows.rows.missing_mass is not None:
+        methods = (*methods, "evidence")
+    for method in methods:
+        maps[method] = fit(rows.rows, method, prior=priors(method, max(num_samples, 1))).map
+    return maps
+
+
+def lambda_max_scored(map_: AnyMap | None, name: str, rows: Judged) -> Scored:
+    """Return lambda_max of the prompts, their risks in nats, and squared gaps to u_1^T Y u_1."""
     assert map_ is not None
     largest = served_lambda_max(map_, rows.rows)
     gaps = largest - np.clip(rows.rows.alignment[:, 0], 0.0, 1.0)
-    return risks(map_, rows.rows), np.square(gaps), largest
+    return Scored("lambda_max", name, risks(map_, rows.rows), np.square(gaps), largest)
+
+
+def correctness_scored(name: str, predicted: Floats | None, base: Floats, right: Bools) -> Scored:
+    """Return P(correct) of n texts with its losses; the base rate if no model predicts it."""
+    p = base if predicted is None else predicted
+    # Not `base`: the base rate without a fold is lower if the fold has more right answers, so ranking by it
+    # gives an AUROC below 0.5.
+    values = np.zeros_like(base) if predicted is None else predicted
+    return Scored("probability_correct", name, log_losses(p, right), np.square(p - right), values)

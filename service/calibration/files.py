@@ -6,17 +6,13 @@ memory, so memory does not grow with the size of the rows.
 
 import codecs
 import csv
-import gzip
-import io
 import os
 import re
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, BinaryIO
 
-from service.calibration.printed import parse_json, parse_printed
 from service.calibration.rows import (
     LOGPROB_FIELDS,
     MIN_USABLE_ROWS,
@@ -24,14 +20,14 @@ from service.calibration.rows import (
     DevRow,
     RowError,
     check_row,
-    unknown_field,
+    parse_json,
+    unknown_fields,
 )
 from service.errors import BodyTooLarge, InvalidDevData
 
-EXPECTED = "JSONL, JSONL.gz or CSV in UTF-8 is expected"
+EXPECTED = "JSONL or CSV in UTF-8 is expected"
 MAX_LISTED = 20  # bad rows
 _HEAD = 4096
-_GZIP_MAGIC = b"\x1f\x8b"
 _BOOLEANS = {
     **dict.fromkeys(("true", "1", "1.0", "yes"), True),
     **dict.fromkeys(("false", "0", "0.0", "no"), False),
@@ -47,7 +43,7 @@ Raw = tuple[int, object]
 class UploadLimits:
     """The size limits of an upload.
 
-    `max_bytes` limits the file as sent and also as unpacked; `max_row_bytes` includes the line end.
+    `max_row_bytes` includes the line end.
     `max_lines` counts all lines, also empty lines and lines within a quoted field, since each takes time.
     `max_texts` limits the answers and references of all files of a job together. Answers to be drawn are
     included: `num_samples` for a row without answers if the caller gives no number.
@@ -82,7 +78,7 @@ class DevData:
 def read_file(
     file: BinaryIO, limits: UploadLimits | None = None, *, num_samples: int | None = None
 ) -> DevData:
-    """Check a seekable binary file of JSONL or CSV, optionally compressed with gzip, and return its rows.
+    """Check a seekable binary file of JSONL or CSV and return its rows.
 
     num_samples: the caller's number of answers; None for the number in `limits`.
     Raises InvalidDevData (`errors` of the first 20 bad rows, `total_bad`) and BodyTooLarge.
@@ -167,43 +163,32 @@ def _file_error(reason: str, line: int | None = None) -> InvalidDevData:
 
 
 def _file_rows(file: BinaryIO, limits: UploadLimits) -> Iterator[Raw]:
-    """Yield the rows of a file, unpacked if it is gzip. The format is detected from the content.
+    """Yield the rows of a file. The format is detected from the content.
 
     Raises InvalidDevData if the file is empty or not text, BodyTooLarge at the line that exceeds a limit.
     """
     if file.seek(0, os.SEEK_END) > limits.max_bytes:
         raise _too_large("bytes", limits.max_bytes)
     file.seek(0)
-    packed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+    head = file.read(_HEAD).removeprefix(codecs.BOM_UTF8).lstrip()
     file.seek(0)
-    # The buffered reader is fast with short lines, and closing it does not close the file.
-    source = io.BufferedReader(gzip.GzipFile(fileobj=file, mode="rb"), 64 << 10) if packed else file
-    try:
-        head = source.read(_HEAD).removeprefix(codecs.BOM_UTF8).lstrip()
-        source.seek(0)
-        if not head:
-            raise _file_error("the file is empty")
-        lines = _lines(source, limits)
-        if head.startswith(b"["):
-            raise _file_error(
-                "the file is one JSON array; in JSONL each row is an object on a line of its own. Convert "
-                "the file with `jq -c '.[]' rows.json`, or in pandas with "
-                "`to_json(path, orient='records', lines=True)`"
-            )
-        yield from _jsonl_rows(lines) if head.startswith(b"{") else _csv_rows(lines, limits.max_row_bytes)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise _file_error("the gzip data is damaged, or ends too early") from error
+    if not head:
+        raise _file_error("the file is empty")
+    lines = _lines(file, limits)
+    if head.startswith(b"["):
+        raise _file_error(
+            "the file is one JSON array; in JSONL each row is an object on a line of its own. Convert "
+            "the file with `jq -c '.[]' rows.json`, or in pandas with "
+            "`to_json(path, orient='records', lines=True)`"
+        )
+    yield from _jsonl_rows(lines) if head.startswith(b"{") else _csv_rows(lines, limits.max_row_bytes)
 
 
 def _lines(source: BinaryIO, limits: UploadLimits) -> Iterator[str]:
     """Yield each line, including the line end."""
-    size = 0
     # One more byte than allowed, to detect lines that are too long.
     pieces = iter(partial(source.readline, limits.max_row_bytes + 1), b"")
     for number, data in enumerate(pieces, start=1):
-        size += len(data)
-        if size > limits.max_bytes:
-            raise _too_large("bytes", limits.max_bytes)
         if number > limits.max_lines:
             raise _too_large("lines", limits.max_lines)
         if len(data) > limits.max_row_bytes:
@@ -255,7 +240,7 @@ def _check_header(record: list[str]) -> list[str]:
     names = ["" if _INDEX_COLUMN.fullmatch(name.strip()) else name.strip() for name in record]
     fields = [name for name in names if name]
     if unknown := [name for name in fields if name not in ROW_FIELDS]:
-        raise _file_error(f"the header: {unknown_field(unknown[0])}; columns must be separated by commas")
+        raise _file_error(f"the header: {unknown_fields(unknown)}; columns must be separated by commas")
     if len(set(fields)) < len(fields):
         raise _file_error("the header names a column twice")
     if not {"reference", "claims"} & set(names) or not {"prompt", "messages"} & set(names):
@@ -282,7 +267,7 @@ def _csv_row(header: list[str], record: list[str]) -> dict[str, Any] | RowError:
 def _cell(name: str, cell: str) -> object:
     if name in ("samples", "messages", "claims", *LOGPROB_FIELDS):
         try:
-            return parse_printed(cell)
+            return parse_json(cell)
         except ValueError as error:
             raise ValueError(f'{error}; write a list as JSON, such as ["Paris", "Lyon"]') from None
     if name == "answer_logprob":

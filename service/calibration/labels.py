@@ -23,8 +23,7 @@ from service.calibration.material import FULL_SHARE, DevSet
 from service.calibration.rows import DevRow, Verdict
 from service.claims.refusals import is_refusal, is_unanswered
 from service.claims.verdicts import correct, verdict
-from service.embedding.port import LLM, log_probabilities, with_candidate
-from service.llm.port import Draw
+from service.embedding.port import log_probabilities
 from service.spectral.dev_set import (
     NO_OVERLAP,
     Answers,
@@ -54,8 +53,8 @@ class Judged:
     rows: their spectra, with the references as targets; texts: the same with the judged text as target.
     Without drawn answers, the judged text takes the place of the only answer. right: (n,) verdicts. refused:
     (n,) True if the judged text, or most answers, refuse to answer. source: where the judged texts come from.
-    groups: (n,), as `DevSet.full_groups`. tokens: further features (n,) of the judged texts, from their own
-    log-probabilities. by_tokens: the tokens are the only features. places: (n,) positions in `LabelledRows`.
+    groups: (n,), as `DevSet.full_groups`. tokens: features (n,) of claims without drawn answers. places: (n,)
+    positions in `LabelledRows`.
     """
 
     rows: DevSpectra
@@ -66,7 +65,6 @@ class Judged:
     places: NDArray[np.int_]
     groups: NDArray[np.int_] | None = None
     tokens: Mapping[str, Floats] = field(default_factory=dict)
-    by_tokens: bool = False
 
     def __len__(self) -> int:
         return self.right.size
@@ -96,14 +94,15 @@ class Judged:
     def columns(self, map_: AnyMap | None) -> Mapping[str, ArrayLike]:
         """Return the features (n,) of the judged texts under a map, as in a score.
 
-        map_: None if `by_tokens`. Raises ValueError if the map needs missing masses and the rows have none.
+        map_: None for claims without drawn answers. Raises ValueError if the map needs missing masses and the
+        rows have none.
         """
         if map_ is None:
             return self.tokens
         p = born_probabilities(map_, self.texts)
         if self.groups is None:
-            return {**answer_features(served_lambda_max(map_, self.rows), p), **self.tokens}
-        return {**claim_features(p, served_entropies(map_, self.rows)), **self.tokens}
+            return answer_features(served_lambda_max(map_, self.rows), p)
+        return claim_features(p, served_entropies(map_, self.rows))
 
 
 class LabelledRows:
@@ -183,42 +182,6 @@ class LabelledRows:
         """
         return self.own_logprob_share >= FULL_SHARE
 
-    def counting_answer(self) -> "LabelledRows | None":
-        """Return the rows with their own `answer` as one more answer, as a score may count a candidate.
-
-        None for claims, unless each row has an `answer_logprob`, and if an LLM compares the answers: the
-        references then have no place in a space that includes the `answer`.
-        """
-        made_by = self.material.made_by
-        unknown = [row.answer is None or row.answer_logprob is None for row in self._rows]
-        if any(unknown) or np.isnan(self._own_logprobs).any():
-            return None
-        if self.groups is not None or (made_by is not None and made_by.kernel == LLM):
-            return None
-        material, rows, texts, answers = self.material, list[DevRow](), list[list[str]](), list[Answers]()
-        for place, position in enumerate(material.full.tolist()):
-            row, drawn, own = self._rows[place], material.answers[position], material.judged[position]
-            assert row.answer is not None and own is not None
-            text, known = row.answer.strip(), list(self._texts[place])
-            vectors = drawn.vectors if text in known else np.vstack([drawn.vectors, own])
-            known = with_candidate(known, text)
-            draw = Draw(text, total_logprob=float(self._own_logprobs[place]))
-            rows.append(replace(row, draws=(draw, *row.draws)))
-            texts.append(known)
-            answers.append(Answers(vectors, np.array([known.index(text), *drawn.index]), drawn.references))
-        return LabelledRows(
-            replace(
-                material,
-                rows=rows,
-                answers=answers,
-                texts=texts,
-                full=np.arange(len(rows)),
-                num_samples=material.num_samples + 1,
-                judged=[material.judged[i] for i in material.full],
-                questions=(),
-            )
-        )
-
     def at(self, num_samples: int, *, one_text: bool = False) -> Judged:
         """Return the rows with the first `num_samples` answers of each.
 
@@ -282,7 +245,7 @@ class LabelledRows:
         ones, zeros = np.ones((size, 1)), np.zeros(size)
         only = DevSpectra(ones, ones, zeros, np.ones(size, dtype=np.int_), self.material.dimension)
         refused = np.zeros(size, dtype=np.bool_)
-        return Judged(only, only, right, refused, "given", places, groups, tokens, by_tokens=True)
+        return Judged(only, only, right, refused, "given", places, groups, tokens)
 
     def _own_text(self, i: int) -> tuple[str, int]:
         """Return the text of a row that is judged without samples, and its index among the distinct answers.

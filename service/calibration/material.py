@@ -21,7 +21,7 @@ from service.claims.kernel import (
 from service.claims.matching import MatchedClaim, Matcher
 from service.claims.refusals import is_refusal
 from service.claims.segments import claims
-from service.embedding.port import PAPER, EmbedderIdentity, EmptyAnswers, Kernel, distinct, usable
+from service.embedding.port import PAPER, EmbedderIdentity, Kernel, distinct, usable
 from service.errors import Conflict, InvalidDevData, LLMError
 from service.spectral.conformal import ConformalReference
 from service.spectral.dev_set import Answers
@@ -45,8 +45,7 @@ class DevSet:
 
     answers: one per row; full: positions of the rows that have `num_samples` answers; texts: the distinct
     answers of each row, in the order of its vectors; rows: as stored, answers cut to `num_samples`.
-    dimension: d of the embedder; vectors have one more coordinate if any answer is empty. judged: by row, the
-    vector (d,) of the `answer` that the verdict is about, None for rows without one. made_by: the embedder
+    dimension: d of the embedder. judged: by row, the vector (d,) of the `answer` that the verdict is about, None for rows without one. made_by: the embedder
     of every vector, if known. questions: by row, the vector (d,) of the question, None for rows without its
     text; empty if the questions were not embedded. groups: (n,), rows that are resampled, held out and
     counted together, such as the claims of one answer; None: each row by itself.
@@ -85,7 +84,7 @@ class DevSet:
 def full_number(sizes: Sequence[int], requested: int | None) -> int:
     """Return the number m of answers of a fit: `requested`, or else the largest that 90 % of the rows reach.
 
-    Rows with more than m answers contribute their first m, rows with fewer only to fits of smaller numbers.
+    Rows with more than m answers contribute their first m. Rows with fewer are left out of the fit.
     """
     if requested is not None:
         return requested
@@ -93,9 +92,9 @@ def full_number(sizes: Sequence[int], requested: int | None) -> int:
     return descending[int(np.ceil(FULL_SHARE * len(descending))) - 1]
 
 
-def answered(stored: Sequence[DevRow], empty_answers: EmptyAnswers) -> list[DevRow]:
-    """Return the rows without draws that do not count as answers."""
-    return [replace(row, draws=usable(row.draws, empty_answers)) for row in stored]
+def answered(stored: Sequence[DevRow]) -> list[DevRow]:
+    """Return the rows without blank draws, which do not count as answers."""
+    return [replace(row, draws=usable(row.draws)) for row in stored]
 
 
 def usable_rows(
@@ -118,8 +117,7 @@ def usable_rows(
         labelled = "a reference" if unit == "answer" else "claims with verdicts"
         raise InvalidDevData(
             f"{reach} of {len(stored)} rows have {labelled} and {num_samples} answers; a fit needs at least "
-            f"{MIN_USABLE_ROWS}. Copies of a question count once, answers without text not at all "
-            f"(EIGENCAL_EMPTY_ANSWERS).{refusal}"
+            f"{MIN_USABLE_ROWS}. Copies of a question count once, answers without text not at all.{refusal}"
         )
     cut = [replace(row, draws=row.draws[:num_samples]) for row in questions]
     return cut, num_samples, len(candidates) - len(questions)
@@ -128,7 +126,7 @@ def usable_rows(
 def _one_for_each_question(rows: Sequence[DevRow], rng: np.random.Generator) -> list[DevRow]:
     """Return one row for each question, in order, chosen at random among those with the most answers.
 
-    Folds, bootstrap and bounds treat rows as independent, which copies of a question are not. A chosen row
+    Folds, resamples and bounds treat rows as independent, which copies of a question are not. A chosen row
     without a verdict gets the references of all copies without one.
     """
     by_wording: dict[Hashable, list[DevRow]] = {}
@@ -224,7 +222,7 @@ def assemble(
     kernel: Kernel = PAPER,
     same: Sequence[Floats] = (),
 ) -> DevSet:
-    """Return the rows as vectors. place: the row of each text in `vectors`, from `outcome_vectors`.
+    """Return the rows as vectors. place: the row of each text in `vectors`.
 
     same: by row, an LLM's comparisons of its `texts_of`, (k, k); empty if no LLM compares them.
     """
@@ -328,16 +326,12 @@ def claim_material(
     vectors: Vectors,
     num_samples: int,
     dimension: int,
-    same: Sequence[Sequence[Floats]] = (),
 ) -> DevSet:
-    """Return each claim as a row with its own verdict; the claims of a row form a group.
-
-    same: by row and claim, an LLM's comparisons; empty if no LLM compares them.
-    """
+    """Return each claim as a row with its own verdict; the claims of a row form a group."""
     made = list[tuple[DevRow, Answers, Floats]]()
     groups = list[int]()
     for group, (row, of_row) in enumerate(zip(rows, sentences, strict=True)):
-        answers = _answers(row, claim_matcher(row, of_row, vectors).matches(same[group] if same else ()))
+        answers = _answers(row, claim_matcher(row, of_row, vectors).matches())
         for claim, (matched, judged) in zip(row.claims, answers, strict=True):
             made.append((_row(row, claim), matched, judged))
             groups.append(group)

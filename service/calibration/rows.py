@@ -5,12 +5,11 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    AliasChoices,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -21,14 +20,11 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_core import ErrorDetails, PydanticCustomError, from_json
 
 from service.calibration.calibration import Unit
-from service.calibration.printed import may_be_list, texts_of_reference
 from service.claims.verdicts import Rule
-from service.field_names import describe_unknown
-from service.heavy_json import MAX_FAULTS
-from service.llm.port import Draw, Message, question_text
+from service.llm.port import Draw, Message, is_blank, question_text
 from service.spectral.evidence import POSITIVE_ROUNDING
 
 MIN_USABLE_ROWS = 10
@@ -38,7 +34,9 @@ MAX_REFERENCES = 64
 MAX_MESSAGES = 1024
 MAX_CLAIMS = 64  # of one answer
 MAX_ID_CHARS = 200
-MAX_LISTED = 3  # unknown fields of a row, and reasons for a field
+MAX_LISTED = 3  # reasons for a field
+MAX_FAULTS = 1000  # of a row; formatting more takes long
+MAX_UNKNOWN = 20  # unknown fields named
 MAX_COMPARED = 20  # faults of a field from which the reasons are chosen
 LOGPROB_FIELDS = ("logprobs", "logprob")
 
@@ -61,6 +59,40 @@ LogProbability = Annotated[float, Field(le=POSITIVE_ROUNDING)]
 TokenLogProbability = Annotated[float, Field(ge=-1e6, le=POSITIVE_ROUNDING)]
 LogProbabilities = Annotated[list[LogProbability], Field(min_length=MIN_SAMPLES, max_length=MAX_SAMPLES)]
 WholeNumber = Annotated[int, Field(ge=-(2**63), lt=2**63), BeforeValidator(_integral)]
+
+
+HOW_TO_WRITE_LISTS = (
+    'write a list of texts as JSON, such as ["Paris", "City of Light"], and a single text that looks like a '
+    "list as a list of one"
+)
+# How Python prints the start of an array, of a tuple, dict or set of texts, or a truncated list of texts.
+_PRINTED = re.compile(r"(?:\w++\.)?array\(\s*+\[|[({]\s*+'|\[\s*+['\"][^\]]*+\Z")
+
+
+def parse_json(text: str | bytes) -> object:
+    """Parse JSON without NaN and Infinity. Raises ValueError."""
+    try:
+        return from_json(text, allow_inf_nan=False)
+    except ValueError as error:
+        raise ValueError(f"is no valid JSON: {error}") from None
+
+
+def listed_texts(reference: str) -> str | list[str]:
+    """Return the texts of a JSON list that was turned into text; else the reference.
+
+    Raises ValueError for a text that looks like any other list.
+    """
+    text, value = reference.strip(), None
+    if text.startswith("[") and text.endswith("]"):
+        with suppress(ValueError):
+            value = parse_json(text)
+        if isinstance(value, list) and all(isinstance(item, str) for item in value):
+            return value
+        if value is not None or not {*text}.isdisjoint(",'\""):
+            raise ValueError(f"looks like a list but is no JSON list of texts; {HOW_TO_WRITE_LISTS}")
+    elif _PRINTED.match(text):
+        raise ValueError(f"looks like a list but is no JSON list of texts; {HOW_TO_WRITE_LISTS}")
+    return reference
 
 
 class _Strict(BaseModel):
@@ -91,20 +123,10 @@ class ClaimIn(_Strict):
         None, description="The value of the same name in a score's `claims`."
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_old_fields(cls, values: Any) -> Any:
-        """Drop the log-probability per word, which rows from before 0.4.0 have."""
-        if not isinstance(values, dict) or "logprob_per_word" not in values:
-            return values
-        # In those rows `least_logprob` covers all tokens.
-        dropped = {"logprob_per_word"} if "fact_logprob" in values else {"logprob_per_word", "least_logprob"}
-        return {name: value for name, value in values.items() if name not in dropped}
-
 
 # How doubtful a verdict is, by its rule. A wrong answer that shares a longer word or a number with a
 # reference may be right.
-_DOUBT = {"contained": 6, "spelling": 5, "contains": 3, "rouge_l": 3, "none": 2, "equal": 1, "given": 0}
+_DOUBT = {"contained": 6, "spelling": 5, "contains": 3, "none": 2, "equal": 1, "given": 0}
 _DOUBT_OF_A_NEAR_MISS = 4
 _LONGER_WORDS = re.compile(r"\d+|[^\W\d_]{4,}")
 
@@ -117,17 +139,12 @@ def _longer_words(text: str) -> set[str]:
 class Verdict:
     """The verdict of a calibration on the answer of a row.
 
-    `rule`: "given" (by the data), a rule of `service.claims.verdicts`, or "rouge_l" (F above 0.3;
-    calibrations from before 0.4.0).
+    `rule`: "given" (by the data), or a rule of `service.claims.verdicts`.
     """
 
     answer: str
     correct: bool
-    rule: Annotated[
-        Rule | Literal["given", "rouge_l"],
-        BeforeValidator(lambda name: "contains" if name == "reference_contained" else name),
-        Field(validation_alias=AliasChoices("rule", "why")),  # "why" before 0.4.0
-    ]
+    rule: Rule | Literal["given"]
 
     def doubt(self, references: Sequence[str]) -> int:
         """Return how doubtful the verdict is, 0 if the data gave it. Only the order of values matters."""
@@ -170,8 +187,10 @@ class DevRow:
     compared: Mapping[str, tuple[float | None, str]] = field(default_factory=dict)
 
     def labelled(self, unit: Unit) -> bool:
-        """Return True if the row has labels: a reference, or verdicts on claims."""
-        return bool(self.references if unit == "answer" else self.claims)
+        """Return True if the row has labels: a reference, and no blank `answer`; or verdicts on claims."""
+        if unit == "claim":
+            return bool(self.claims)
+        return bool(self.references) and not (self.answer is not None and is_blank(self.answer))
 
     def usable(self, unit: Unit) -> bool:
         """Return True if a fit can use the row: it is labelled, and has two samples or none yet."""
@@ -277,7 +296,7 @@ class ExampleIn(_Strict):
         None,
         validate_default=True,
         description="The right answer, or a list of right answers. Optional for rows with `claims`. A text "
-        "that is a list of texts, as printed by JSON, Python or numpy, counts as that list.",
+        "that is a JSON list of texts counts as that list.",
     )
     id: Name | WholeNumber | None = Field(None, description="Your name for the row. Unique in the file.")
     samples: Annotated[list[Text], Field(min_length=MIN_SAMPLES, max_length=MAX_SAMPLES)] | None = Field(
@@ -298,7 +317,6 @@ class ExampleIn(_Strict):
         "words of the answer are compared with `reference`.",
     )
     logprob: LogProbabilities | None = Field(None, description="Another name of `logprobs`.")
-    tokens: Any = Field(None, description="Recorded token counts. Only the command `evaluate` reads them.")
     verdict: Any = Field(
         None,
         description="For exports: the judged answer, and the reason of the verdict. Not read. To "
@@ -308,11 +326,11 @@ class ExampleIn(_Strict):
     @field_validator("reference", mode="before")
     @classmethod
     def is_labelled(cls, value: object, info: ValidationInfo) -> object:
-        """Refuse a row without labels; parse a list that was turned into text."""
+        """Refuse a row without labels; parse a JSON list that was turned into text."""
         if value is None and info.data.get("claims", ...) is None:
             raise _misfit("reference", "is missing")
         try:
-            return texts_of_reference(value)
+            return listed_texts(value) if isinstance(value, str) else value
         except ValueError as error:
             raise _misfit("reference", str(error)) from None
 
@@ -353,20 +371,6 @@ def _misfit(field: str, reason: str) -> PydanticCustomError:
 
 
 ROW_FIELDS = tuple(ExampleIn.model_fields)
-# Names of these fields in other data sets.
-OFTEN_MEANT = {
-    "question": "prompt",
-    "query": "prompt",
-    "input": "prompt",
-    "target": "reference",
-    "expected": "reference",
-    "ground_truth": "reference",
-    "gold": "reference",
-    "answers": "reference",
-    "generations": "samples",
-    "responses": "samples",
-    "label": "correct",
-}
 
 
 class RowError(ValueError):
@@ -387,7 +391,7 @@ def check_row(line: int, raw: object) -> DevRow:
     if not isinstance(raw, dict):
         raise RowError((None, "must be an object"))
     if unknown := [name for name in raw if name not in ROW_FIELDS]:
-        raise RowError(*((printable(name), unknown_field(name)) for name in unknown[:MAX_LISTED]))
+        raise RowError((printable(unknown[0]), unknown_fields(unknown)))
     try:
         row = ExampleIn.model_validate(raw)
     except ValidationError as error:
@@ -425,16 +429,14 @@ def _problems(errors: Iterable[ErrorDetails]) -> list[tuple[str | None, str]]:
 
 
 _REASONS = {
+    "extra_forbidden": "is not a field",
     "string_pattern_mismatch": "must not be empty",
     "bool_type": "must be a boolean: true or false, without quotes",
 }
 
 
 def _reason(error: ErrorDetails) -> str:
-    if error["type"] == "extra_forbidden":
-        message = describe_unknown(ExampleIn, error["loc"])
-    else:
-        message = _REASONS.get(error["type"], error["msg"])
+    message = _REASONS.get(error["type"], error["msg"])
     within = [str(part) for part in error["loc"][1:] if isinstance(part, int) or part.isidentifier()]
     return f"{'.'.join(within)}: {message}" if within else message
 
@@ -445,17 +447,24 @@ def write_row(row: DevRow) -> bytes:
     Half a surrogate pair, which an LLM may produce, becomes "?".
     """
     fields = ROW.dump_python(row)
-    is_text = len(row.references) == 1 and not may_be_list(row.references[0])
+    is_text = len(row.references) == 1 and _stays_text(row.references[0])
     fields["reference"] = row.references[0] if is_text else row.references
     exported = {name: fields[name] for name in ROW_FIELDS if fields.get(name) not in (None, ())}
     return json.dumps(exported, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
-def unknown_field(name: str) -> str:
-    """Return the message for an unknown field, with the nearest field and all fields."""
-    near = get_close_matches(name.strip().lower()[:40], [*ROW_FIELDS, *OFTEN_MEANT], n=1)
-    meant = f" (did you mean {OFTEN_MEANT.get(near[0], near[0])!r}?)" if near else ""
-    return f"unknown field {printable(name)!r}{meant}; known are {', '.join(ROW_FIELDS)}; leave out others"
+def _stays_text(reference: str) -> bool:
+    try:
+        return listed_texts(reference) == reference
+    except ValueError:
+        return False
+
+
+def unknown_fields(names: Sequence[str]) -> str:
+    """Return the message for unknown fields, with the known ones."""
+    listed = ", ".join(repr(printable(name)) for name in names[:MAX_UNKNOWN])
+    more = f" and {len(names) - MAX_UNKNOWN} more" if len(names) > MAX_UNKNOWN else ""
+    return f"unknown: {listed}{more}; known are {', '.join(ROW_FIELDS)}; leave out others"
 
 
 def printable(name: str) -> str:

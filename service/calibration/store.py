@@ -3,7 +3,7 @@
 import asyncio
 import io
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -22,14 +22,12 @@ from service.calibration.calibration import (
     Fingerprint,
     Method,
     Selector,
-    Unit,
 )
 from service.calibration.rows import ROW, DevRow, draws_from_json, draws_to_json
 from service.embedding.port import supplied_draws, totals
 from service.errors import StoreUnavailable
 from service.lru import LRU
 from service.spectral.conformal import ConformalReference
-from service.spectral.correctness_model import AGREEMENT, FEATURES_OF_CLAIMS, FEATURES_OF_TOKENS
 from service.spectral.evidence import EvidenceMap
 from service.spectral.spectrum import DepolarizedMap
 from service.store.database import (
@@ -66,26 +64,12 @@ class _Body(BaseModel):
 def _decoded(stored: RowMapping) -> Calibration:
     """Return a calibration, with its reference if the query has the column `reference`."""
     body = _Body.model_validate(stored["body"])
-    body.selectors = _readable(body.selectors, body.fingerprint.unit)
     return Calibration(
         id=stored["id"],
         created_at=stored["created_at"],
         reference=_reference(stored.get("reference")),
         **dict(body),
     )
-
-
-def _readable(selectors: Mapping[int, Selector], unit: Unit) -> dict[int, Selector]:
-    """Return the selectors with features that scores have. Models from before 0.4.0 have other features."""
-    features = {AGREEMENT} if unit == "answer" else {*FEATURES_OF_CLAIMS, *FEATURES_OF_TOKENS}
-    kept = dict[int, Selector]()
-    for number, selector in selectors.items():
-        with_logprobs = selector.with_logprobs
-        if with_logprobs is not None and not features.issuperset(with_logprobs.model.features):
-            with_logprobs = None
-        if features.issuperset(selector.model.features):
-            kept[number] = replace(selector, with_logprobs=with_logprobs)
-    return kept
 
 
 class _Report(BaseModel):
@@ -114,7 +98,6 @@ def _reference(content: bytes | None) -> ConformalReference | None:
     if content is None:
         return None
     with np.load(io.BytesIO(content)) as arrays:
-        # References from before 0.4.0 have no judged answers.
         return ConformalReference(**arrays)
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -28,7 +28,7 @@ from service.calibration.calibration import (
 )
 from service.calibration.default import PRIOR_WEIGHT, packaged
 from service.calibration.diagnostics import CrossValidated
-from service.calibration.fitting import WHOLE, Fitted, Stream, fit_all, rng
+from service.calibration.fitting import WHOLE, Fitted, OnDone, Stream, fit_all, rng
 from service.calibration.material import (
     DevSet,
     Sentences,
@@ -36,7 +36,6 @@ from service.calibration.material import (
     answered,
     assemble,
     check_made_by,
-    claim_matcher,
     claim_material,
     claim_texts,
     conformal_reference,
@@ -49,23 +48,18 @@ from service.calibration.promotion import Promotion, promote
 from service.calibration.rows import DevRow
 from service.calibration.store import SqlCalibrations
 from service.claims.comparison import (
-    MAX_COMPARED,
-    MAX_COMPARED_OF_CLAIM,
     SILENT,
     Compare,
     Comparer,
     Group,
     compared_by,
 )
-from service.claims.matching import Matcher
 from service.embedding.port import (
     LLM,
     Embedder,
     EmbedderIdentity,
     Kernel,
     distinct,
-    outcome_vectors,
-    texts_to_embed,
     usable,
 )
 from service.errors import (
@@ -89,7 +83,6 @@ from service.scoring.score import Serving
 from service.scoring.scorer import LiveLoad
 from service.spectral.fit import no_prior
 from service.spectral.resampling import DEFAULT, Resamples
-from service.spectral.subsets import OnDone
 
 T = TypeVar("T")
 Notify = Callable[[str], Awaitable[None]]
@@ -277,7 +270,7 @@ class Drawer:
                 first = await once_stored(partial(self.jobs.bind, job.id, drawn_with), self.wait_s)
                 bound = first
             check_same(bound, drawn_with)
-            draws = (*draws, *usable(generation.draws, self.embedder.empty_answers))[:wanted]
+            draws = (*draws, *usable(generation.draws))[:wanted]
             left -= len(generation.draws)
             complete = len(draws) == wanted or left <= 0
             keep = partial(self.jobs.keep_draws, job.id, stored.line, draws, complete=complete)
@@ -332,12 +325,6 @@ class EmbeddedRows:
     place: dict[str, int]
     sentences: Sequence[Sentences] | None
 
-    def matcher(self, i: int) -> Matcher | None:
-        """Return the matcher of a row's claims; None if the rows are whole answers."""
-        if self.sentences is None:
-            return None
-        return claim_matcher(self.rows[i], self.sentences[i], self._by_text)
-
     def material(self, compared: "Compared | None") -> DevSet:
         """Return the input of a fit. compared: the LLM's comparisons, if it compares the texts."""
         made_by, dimension = self.made_by, self.made_by.dimension
@@ -345,21 +332,16 @@ class EmbeddedRows:
         if compared is not None:
             made_by = compared_by(made_by, compared.model)
         prompts = [row.question for row in self.rows]
-        questions = [self.vectors[self.place[text], :dimension] if text else None for text in prompts]
+        questions = [self.vectors[self.place[text]] if text else None for text in prompts]
         if self.sentences is None:
-            of_rows = [of_row for [of_row] in same]
             material = assemble(
-                self.rows, self.num_samples, self.vectors, self.place, dimension, made_by.kernel, of_rows
+                self.rows, self.num_samples, self.vectors, self.place, dimension, made_by.kernel, same
             )
             return replace(material, made_by=made_by, questions=questions)
-        vectors = self._by_text
-        material = claim_material(self.rows, self.sentences, vectors, self.num_samples, dimension, same)
+        by_text = {text: self.vectors[i] for text, i in self.place.items()}
+        material = claim_material(self.rows, self.sentences, by_text, self.num_samples, dimension)
         assert material.groups is not None
         return replace(material, made_by=made_by, questions=[questions[group] for group in material.groups])
-
-    @cached_property
-    def _by_text(self) -> dict[str, NDArray[np.float32]]:
-        return {text: self.vectors[i] for text, i in self.place.items()}
 
 
 @dataclass(eq=False)
@@ -387,9 +369,8 @@ class Embedding:
             raise InvalidDevData(
                 f"The rows contain {len(of_rows)} sentences; at most {MAX_TEXTS} fit into memory."
             )
-        # For each claim, in float64: m outcomes of m + 1 coordinates, and P(same) of about m texts, if any.
+        # For each claim, in float64: m outcomes of m + 1 coordinates.
         size = 8 * sum(len(row.claims) for row in rows) * num_samples * (num_samples + 1)
-        size *= 2 if kernel == LLM else 1
         if unit == "claim" and size > MAX_CLAIMS_BYTES:
             raise InvalidDevData(
                 f"Claims judged by {num_samples} answers each would take {size >> 20} MiB; "
@@ -399,9 +380,8 @@ class Embedding:
         texts = list(dict.fromkeys([*of_rows, *(row.question for row in rows if row.question)]))
         notify = partial(self.jobs.note, job.id)
         await self.jobs.stage(job.id, "embedding", len(texts))
-        to_embed = texts_to_embed(texts, self.embedder.empty_answers)
         identity = await embedder_identity(self.embedder, self.patience, notify, ask_anew=True)
-        vectors = outcome_vectors(texts, await self._embed(to_embed, identity, job.id))
+        vectors = await self._embed(texts, identity, job.id)
         place = {text: i for i, text in enumerate(texts)}
         return EmbeddedRows(rows, num_samples, identity, vectors, place, sentences)
 
@@ -426,11 +406,11 @@ class Embedding:
 class Compared:
     """An LLM's comparisons of the texts of each row.
 
-    same: by row, P(same) of each group, (k, k): of its `texts_of`, or one for each claim.
+    same: by row, P(same) of its `texts_of`, (k, k).
     model: the LLM's name.
     """
 
-    same: Sequence[Sequence[NDArray[np.float64]]]
+    same: Sequence[NDArray[np.float64]]
     model: str
 
 
@@ -451,25 +431,18 @@ class Comparing:
         JobEndedError, what the LLM raises once patience ends, and what it refuses if it takes no row.
         """
         notify, models = partial(self.jobs.note, job.id), set[str]()
-        found = list[Sequence[NDArray[np.float64]]]()
+        found = list[NDArray[np.float64]]()
         refused: EigencalError | None = None
         await self.jobs.stage(job.id, "comparing", len(embedded.rows))
         for i, row in enumerate(embedded.rows):
             if refused is not None and not models and i >= MOST_REFUSED:
                 raise refused
-            matcher = await asyncio.to_thread(embedded.matcher, i)
-            if matcher is None:
-                texts: Sequence[str] = texts_of(row)
-                groups, most = [group_of(row)], MAX_COMPARED
-            else:
-                texts = matcher.texts
-                groups, most = await asyncio.to_thread(matcher.groups), MAX_COMPARED_OF_CLAIM
+            texts = texts_of(row)
             compare = partial(
                 self.comparer.compare,
                 row.question or "",
                 texts,
-                groups,
-                most=most,
+                [group_of(row)],
                 priority=Priority.JOB,
                 known=row.compared,
             )
@@ -480,9 +453,9 @@ class Comparing:
                 if error.extra.get("llm_status") not in REFUSALS:
                     raise
                 refused = error
-                found.append([np.full((len(group.positions),) * 2, np.nan) for group in groups])
+                found.append(np.full((len(texts), len(texts)), np.nan))
             else:
-                found.append(comparison.groups)
+                found.append(comparison.same)
                 if comparison.replies.keys() - row.compared.keys():
                     keep = partial(self.jobs.keep_compared, job.id, row.line, comparison.replies)
                     await once_stored(keep, self.wait_s)
@@ -536,14 +509,14 @@ class Calibrator:
         options, embedding = job.options, self.embedding
         notify = partial(self.jobs.note, job.id)
         identity = await embedder_identity(embedding.embedder, embedding.patience, notify, ask_anew=True)
-        stored = answered(await self.jobs.rows(job.id), identity.empty_answers)
+        stored = answered(await self.jobs.rows(job.id))
         drawn = any(row.samples is None for row in stored)
         default = self.drawer.serving.num_samples if drawn else None
         rows, num_samples, copies = usable_rows(
             stored, options.num_samples or default, rng(options.seed, Stream.COPIES), options.unit
         )
         fingerprint = await self._fingerprint(job, stored, identity, drawn=drawn)
-        by_llm = (options.compare or self.compare) == "llm"
+        by_llm = options.unit == "answer" and (options.compare or self.compare) == "llm"
         kernel = LLM if by_llm else embedding.embedder.kernel
         embedded = await embedding.embedded(job, rows, num_samples, options.unit, kernel)
         check_same(fingerprint, with_embedder(fingerprint, embedded.made_by))
@@ -655,7 +628,6 @@ class Calibrator:
                 job.options.method,
                 active=active,
                 seed=job.options.seed,
-                resamples=self.resamples,
                 priors=priors,
                 progress=done,
             )

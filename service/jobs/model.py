@@ -26,7 +26,7 @@ class CalibrateOptions(RequestModel):
         None, ge=2, le=MAX_ITEMS, description="Answers per prompt. Left out: the number that a score draws."
     )
     name: str = Field("", max_length=200, description="Name for display.")
-    seed: int = Field(0, ge=0, lt=2**63, description="Seed of folds, subsets and bootstrap.")
+    seed: int = Field(0, ge=0, lt=2**63, description="Seed of folds and resamples.")
     method: MethodOption = Field(
         "auto",
         description="Map to serve. `auto`: the map with the lowest cross-validated risk, including "
@@ -53,7 +53,7 @@ class CalibrateOptions(RequestModel):
     compare: Compare | None = Field(
         None,
         description="How answers are compared, as in `POST /score`. A calibration applies to one way only. "
-        "Left out: the service's setting.",
+        "Left out: the service's setting. Claims are never compared by the LLM.",
     )
     drawn_by: Literal["caller", "service"] = Field(
         "caller",
@@ -100,7 +100,7 @@ class CalibrateForm(CalibrateOptions):
     """Dev data as a file, options as form fields."""
 
     file: bytes = Field(
-        description="JSONL, JSONL.gz or CSV in UTF-8. Rows have the same fields as `examples` in JSON.",
+        description="JSONL or CSV in UTF-8. Rows have the same fields as `examples` in JSON.",
         json_schema_extra={"format": "binary"},
     )
 
@@ -183,14 +183,7 @@ class Job(BaseModel):
     created_at: datetime = Field(description="Time of the request.")
     started_at: datetime | None = Field(description="Time of the first run.")
     finished_at: datetime | None = Field(description="Time of the end.")
-    links: dict[str, str] = Field(
-        description="Paths: `self` and `events`. After success also `report` and `calibration`."
-    )
-
-    @property
-    def finished(self) -> bool:
-        """Return True if the state is final."""
-        return self.state in ("succeeded", "failed", "cancelled")
+    links: dict[str, str] = Field(description="Paths: `self`. After success also `report` and `calibration`.")
 
 
 @dataclass(frozen=True, slots=True)

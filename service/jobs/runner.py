@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -112,8 +112,7 @@ async def draw_chunk(job_id: str, lines: Sequence[int], engine: "DbosEngine") ->
 class DurableJobs:
     """Durable jobs. Every method raises StoreUnavailable when the store cannot be reached.
 
-    The engine gets the list of open jobs every `beat_s` seconds and when a job is new. Callers see the
-    progress of a job every `poll_s` seconds.
+    The engine gets the list of open jobs every `beat_s` seconds and when a job is new.
 
     A job is bound to the settings under which it was posted. Jobs of other settings are left to a service
     with those settings.
@@ -126,13 +125,11 @@ class DurableJobs:
         engine: "DbosEngine",
         *,
         beat_s: float = 2.0,
-        poll_s: float = 0.3,
     ) -> None:
         self.store = store
         self._steps = steps
         self._engine = engine
         self._beat_s = beat_s
-        self._poll_s = poll_s
         self._reconciler: asyncio.Task[None] | None = None
         self._has_new_job = asyncio.Event()
 
@@ -183,22 +180,6 @@ class DurableJobs:
             except Exception as error:  # the store accepts no more writes of this job anyway
                 logger.warning("the job engine failed: %s", type(error).__name__)
         return job
-
-    async def events(self, job_id: str) -> AsyncGenerator[Job]:
-        """Yield the job now and after each change, ending with its final state; nothing if unknown.
-
-        Store outages are waited for.
-        """
-        last: Job | None = None
-        while True:
-            with contextlib.suppress(StoreUnavailable):
-                job = await self.store.get(job_id)
-                if job is not None and job != last:
-                    yield job
-                if job is None or job.finished:
-                    return
-                last = job
-            await asyncio.sleep(self._poll_s)
 
     async def _reconciling(self) -> None:
         while True:

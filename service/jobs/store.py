@@ -214,7 +214,7 @@ class SqlJobs:
         if stored["error_code"]:
             error = JobError(code=stored["error_code"], detail=stored["error_detail"])
         path, made = f"/jobs/{stored['id']}", f"/calibrations/{stored['calibration_id']}"
-        links = {"self": path, "events": f"{path}/events"}
+        links = {"self": path}
         if stored["state"] == "succeeded":
             links |= {"calibration": made, "report": f"{made}/report"}
         columns = {name: stored[name] for name in Job.model_fields if name in stored} | {"note": note}

@@ -87,7 +87,6 @@ def figures_context(figures: Part, method: str, recommended: int | None) -> dict
         ]
 
     drawn: dict[str, Any] = {
-        "rejection": plots.rejection(curves["rejection"]),
         "projection": panels("projection", "share of the reference", "projection ECE", "projection_ece"),
         "correctness": panels("correctness", "share of right answers", "AUROC", "auroc_lambda_max"),
     }
@@ -97,7 +96,6 @@ def figures_context(figures: Part, method: str, recommended: int | None) -> dict
         "lines": compare(served),
         "recommended": recommended,
         "by_answers": _by_answers(figures["answers"]["rows"]),
-        "min_kept": words.MIN_KEPT,
         "plots": drawn,
     }
 
@@ -112,7 +110,6 @@ COMPARED = (
     ("Projection Brier", "lower", "projection_brier", ""),
     ("AUROC of λmax", "higher", "auroc_lambda_max", NO_CLASSES),
     ("AUROC of −entropy", "higher", "auroc_entropy", NO_CLASSES),
-    ("Accuracy-rejection area", "higher", "rejection_area", NO_CLASSES),
     ("Mean λmax", "", "mean_lambda_max", ""),
     ("Mean entropy, in nats", "", "mean_entropy", ""),
 )

@@ -104,8 +104,6 @@ def _inline(svg: str, plot: Plot) -> str:
 
 
 ALONG: dict[str, Any] = {"rotation": 45, "rotation_mode": "anchor"}
-T_TICKS = (0.1, 0.25, 0.5, 1, 2, 4, 10, 30)
-HEAD_ROOM = 2.2  # the y axis ends at this multiple of the lowest risk; higher risks would hide the rest
 TICKS = ([0.0, 0.25, 0.5, 0.75, 1.0], ["0", "0.25", "0.5", "0.75", "1"])
 
 
@@ -160,62 +158,12 @@ def _paint_bins(axes: "Axes", map_name: str, bins: Sequence[Part], xlabel: str, 
     axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.9)
     axes.text(1.0, 0.985, diagonal, color=GREY, fontsize=8.5, ha="right", va="top", **ALONG)
     predicted, observed = [row["predicted"] for row in bins], [row["observed"] for row in bins]
-    _look_line(axes, LOOKS[map_name], predicted, observed)
+    look_line(axes, LOOKS[map_name], predicted, observed)
 
 
-def _look_line(axes: "Axes", look: Look, x: Sequence[float], y: Sequence[float], **more: Any) -> None:
+def look_line(axes: "Axes", look: Look, x: Sequence[float], y: Sequence[float], **more: Any) -> None:
     """Paint a line in the look of its map. Lines are not clipped, so markers on the frame are whole."""
     axes.plot(x, y, color=look.color, marker=look.marker, linestyle=look.dashes, clip_on=False, **more)
-
-
-def rejection(curves: Sequence[Part]) -> str:
-    """Return the plot of accuracy among the kept answers against the share rejected.
-
-    A grey line marks the accuracy of all answers.
-    """
-    halves = "; ".join(f"{MAPS[curve['map']]}: {_at_half(curve)}" for curve in curves)
-    plot = Plot("rejection", "Accuracy of the kept answers against the share rejected", f"At half: {halves}.")
-
-    def paint(figure: "Figure") -> None:
-        axes = figure.add_subplot(ylabel="share right among the kept")
-        for place, curve in enumerate(curves):
-            # Curves may coincide: wide lines below and alternating markers keep all of them visible.
-            style = {"linewidth": 3.2 - 0.6 * place, "markevery": (2 * place, 8), "label": MAPS[curve["map"]]}
-            _look_line(axes, LOOKS[curve["map"]], curve["rejected"], curve["accuracy"], **style)
-        axes.axhline(curves[0]["accuracy"][0], color=GREY, linewidth=0.9, zorder=1.5, clip_on=False)
-        top = min(1.02, max(1.35 * axes.get_ylim()[1], 0.1))
-        axes.set(xlim=(0, max(curves[0]["rejected"][-1], 0.1)), ylim=(0, top))
-        axes.set_xlabel("share rejected, least certain first")
-        axes.legend(loc="upper left", frameon=False, handlelength=3.6, fontsize=9.5)
-
-    return draw(plot, paint)
-
-
-def _at_half(curve: Part) -> str:
-    kept = [a for r, a in zip(curve["rejected"], curve["accuracy"], strict=True) if r >= 0.5]
-    return number(kept[0] if kept else None)
-
-
-def temperature(curve: Part) -> str:
-    """Return the plot of risk and entropy of the paper's map against T. They meet at the optimum."""
-    best, x = curve["optimum"], curve["temperatures"]
-    words = f"They meet at T = {number(best, 2)}."
-    plot = Plot("temperature", "Risk and entropy against temperature", words)
-
-    def paint(figure: "Figure") -> None:
-        axes = figure.add_subplot(ylabel="nats", xlabel="temperature T (log scale)")
-        axes.plot(x, curve["risk"], color="#D55E00", linestyle="solid", label="risk")
-        axes.plot(x, curve["entropy"], color="#0072B2", linestyle=(0, (5, 1.8)), label="entropy")
-        axes.set(xscale="log", xlim=(x[0], x[-1]), ylim=(0, HEAD_ROOM * max(min(curve["risk"]), 0.1)))
-        axes.set_xticks(T_TICKS, [f"{t:g}" for t in T_TICKS])
-        axes.set_xticks([], minor=True)
-        axes.legend(frameon=False, loc="best")  # the steep part of the risk depends on the fit
-        circle: dict[str, Any] = {"markerfacecolor": "white", "markeredgecolor": "black"}
-        axes.axvline(best, color=GREY, linewidth=0.9, linestyle=":")
-        axes.plot(best, min(curve["risk"]), marker="o", markersize=9, **circle)
-        axes.set_title(f"fit: T = {number(best, 2)}", fontsize=9.5)
-
-    return draw(plot, paint)
 
 
 def p_correct(part: Part, method: str) -> str:

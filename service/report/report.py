@@ -1,4 +1,4 @@
-"""Build the report of a calibration, and the figures that evaluations share with it.
+"""Build the report of a calibration.
 
 A report is stored, sent as JSON and rendered as a page. Numbers are floats. A figure that cannot be computed
 (an AUROC with one class) is null, never NaN. Figures with `value`, `low` and `high` have a 95 % bootstrap
@@ -17,13 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.calibration.calibration import PROMISE_MEANING, Calibration, Selector
-from service.calibration.diagnostics import CrossValidated, EvaluationContext
+from service.calibration.diagnostics import CrossValidated
 from service.calibration.fitting import Fitted, FittedMaps, OperatingPoint, Stream, rng
 from service.calibration.labels import LabelledRows
 from service.calibration.promotion import Promotion
 from service.calibration.rows import FEW_ROWS, DevRow
 from service.report.words import (
-    MIN_KEPT,
     about_data,
     about_fit,
     about_improvement,
@@ -37,18 +36,15 @@ from service.report.words import (
 )
 from service.scoring.judging import answers_drawn, percent
 from service.scoring.score import Target
-from service.spectral.dev_set import mean_entropy, risk
+from service.spectral.fit import PARAMETERS
 from service.spectral.reliability import (
     ConsistencyBand,
     Null,
     ReliabilityDiagram,
-    accuracy_rejection,
-    half_error,
     label_band,
     projection_brier,
     projection_null,
     reliability_diagram,
-    resampled_half_errors,
 )
 from service.spectral.resampling import ResampleCounts, Resamples, percentile_interval
 from service.spectral.selective import (
@@ -60,14 +56,11 @@ from service.spectral.selective import (
     rows_to_promise,
     simultaneous_bounds,
 )
-from service.spectral.spectrum import TemperatureMap
 
 Floats = NDArray[np.float64]
 Part = dict[str, Any]
 
-CURVE_POINTS = 41  # of an accuracy-rejection curve
 MAX_REFUSED = 50  # rows listed; the count includes all
-TEMPERATURES = np.geomspace(0.05, 50.0, 61)  # between the bounds of the fit
 TARGETS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
 
 
@@ -193,7 +186,7 @@ def data_part(
 
     rows: rows in the file. usable: rows with a reference and at least two answers, one per question.
     rows_full: usable rows with `num_samples` answers; the headline parameters and `evidence` are fitted on
-    these. truncated, empty: shares of all answers. correct_from: source of the verdicts. claims: number of
+    these. truncated: share of all answers. correct_from: source of the verdicts. claims: number of
     claims of the full rows, if claims are calibrated; accuracy is then the accuracy of the claims.
     """
     material = fitted.material
@@ -212,7 +205,6 @@ def data_part(
         "answers": len(draws),
         "distinct_mean": float(np.mean([len({draw.text for draw in row.draws}) for row in rows])),
         "truncated": sum(d.truncated for d in draws) / len(draws),
-        "empty": sum(not d.text for d in draws) / len(draws),
         "references_mean": float(np.mean([len(row.references) for row in rows])),
         "correct_from": fitted.source,
         "accuracy": float(fitted.right.mean()),
@@ -236,10 +228,9 @@ def fit_parts(fitted: FittedMaps) -> dict[str, Part]:
     """
     parts = dict[str, Part]()
     for method, fit in fitted.fits.items():
-        spread = fitted.bootstraps[method].intervals
         parts[method] = {
             "depolarization": None,
-            **{name: estimate(getattr(fit.map, name), interval) for name, interval in spread.items()},
+            **{name: getattr(fit.map, name) for name in PARAMETERS[method]},
             "risk": fit.risk,
             "cv_risk": float(fitted.risks[method].mean()),
             "mean_entropy": fit.mean_entropy,
@@ -249,14 +240,13 @@ def fit_parts(fitted: FittedMaps) -> dict[str, Part]:
     return parts
 
 
-def figures(context: EvaluationContext) -> Part:
+def figures(context: CrossValidated) -> Part:
     """Return the fitted maps and the figures of the scores that they serve on the prompts of the context.
 
     fits: every map. unfitted: why a map could not be fitted, by name. served: one row per map, raw first.
-    curves: reliability diagrams and accuracy-rejection curves by map, and the paper's map against T.
-    answers: figures by number of answers.
+    curves: reliability diagrams by map. answers: figures by number of answers.
     """
-    why = context.dev.rows.why_no_evidence() or context.test.rows.why_no_evidence()
+    why = context.why_no_evidence
     rows = list[Part]()
     curves: Part = {"projection": {}, "correctness": {}}
     for name in context.served:
@@ -264,11 +254,6 @@ def figures(context: EvaluationContext) -> Part:
         rows.append(row)
         for kind, diagram in diagrams.items():
             curves[kind][name] = diagram
-    right = context.test.rows.right
-    curves["rejection"] = [
-        rejection(name, served.lambda_max, right) for name, served in context.served.items()
-    ]
-    curves["temperature"] = temperature_curve(context)
     return {
         "fits": fit_parts(context.fitted),
         "unfitted": {"evidence": why} if why else {},
@@ -278,62 +263,33 @@ def figures(context: EvaluationContext) -> Part:
     }
 
 
-def served_figures(context: EvaluationContext, name: str) -> tuple[Part, dict[str, list[Part]]]:
+def served_figures(context: CrossValidated, name: str) -> tuple[Part, dict[str, list[Part]]]:
     """Return the figures of one map on prompts it was not fitted on, and its two reliability diagrams.
 
-    Lower = better, except for the AUROCs (right against wrong) and the area under the accuracy-rejection
-    curve. risk: "raw" gives null eigenvalues 0, which would make its risk infinite; eps replaces them.
-    An ECE is above 0 even under calibration: compare it with its null. projection_null: resamples residuals
-    of similar prompts.
+    Lower = better, except for the AUROCs (right against wrong). risk: "raw" gives null eigenvalues 0, which
+    would make its risk infinite; eps replaces them. An ECE is above 0 even under calibration: compare it with
+    its null. projection_null: resamples residuals of similar prompts.
     """
-    served, test, worlds = context.served[name], context.test, context.resamples.band
-    scores, right = served.lambda_max, test.rows.right
-    projection = reliability_diagram(scores, test.c1)
-    null = projection_null(scores, test.c1, context.rng(Stream.PROJECTION), num_draws=worlds)
+    served, split, worlds = context.served[name], context.split, context.resamples.band
+    scores, right = served.lambda_max, split.rows.right
+    projection = reliability_diagram(scores, split.c1)
+    null = projection_null(scores, split.c1, context.rng(Stream.PROJECTION), num_draws=worlds)
     correctness = reliability_diagram(scores, right)
     band = label_band(scores, context.rng(Stream.CORRECTNESS), num_draws=worlds)
     row = {
         "map": name,
         "risk": float(served.risks.mean()),
         "projection_ece": projection.ece,
-        "projection_brier": projection_brier(scores, test.c1),
-        "auroc_lambda_max": ranking(context.picks, scores, context.test.rows.right),
-        "auroc_entropy": ranking(context.picks, -served.entropy, context.test.rows.right),
-        "rejection_area": finite(accuracy_rejection(scores, right).area),
+        "projection_brier": projection_brier(scores, split.c1),
+        "auroc_lambda_max": ranking(context.picks, scores, right),
+        "auroc_entropy": ranking(context.picks, -served.entropy, right),
         "mean_lambda_max": float(scores.mean()),
         "mean_entropy": float(served.entropy.mean()),
         "projection_null": null_part(null),
     }
     return row, {
-        "projection": bins(projection, len(test), null.band),
-        "correctness": bins(correctness, len(test), band),
-    }
-
-
-def temperature_curve(context: EvaluationContext) -> Part:
-    """Return mean risk and mean entropy (full space, the paper's map) against T; they meet at the optimum."""
-    dev, maps = context.dev.rows.dev, [TemperatureMap(float(t)) for t in TEMPERATURES]
-    return {
-        "temperatures": TEMPERATURES.tolist(),
-        "risk": [risk(map_, dev) for map_ in maps],
-        "entropy": [mean_entropy(map_, dev) for map_ in maps],
-        "optimum": context.fitted.fits["temperature"].map.temperature,
-    }
-
-
-def rejection(name: str, scores: Floats, right: NDArray[np.bool_]) -> Part:
-    """Return the accuracy of the answers kept when a share of the least certain ones is rejected.
-
-    scores: (n,), higher = more certain. The curve ends with `MIN_KEPT` answers left.
-    """
-    curve = accuracy_rejection(scores, right)
-    # With few prompts, several points coincide.
-    points = np.linspace(0, max(scores.size - MIN_KEPT, 0), CURVE_POINTS)
-    shown = np.unique(points.astype(int))
-    return {
-        "map": name,
-        "rejected": curve.rejected[shown].tolist(),
-        "accuracy": curve.accuracy[shown].tolist(),
+        "projection": bins(projection, len(split), null.band),
+        "correctness": bins(correctness, len(split), band),
     }
 
 
@@ -505,18 +461,18 @@ def format_promise(made: Promise, num_samples: int, *, of_claims: bool) -> str:
 # How many answers to draw.
 
 
-def answers_part(context: EvaluationContext) -> Part:
+def answers_part(context: CrossValidated) -> Part:
     """Return a row per number of answers and score, and the recommended number of answers.
 
     Scores: lambda_max of every map (loss: matrix log risk; Brier: projection Brier), and P(correct) with and
     without evidence (log loss and Brier of the verdicts). loss_gap: loss minus the loss with all answers, on
     the same resamples of the prompts, without refitting; null for all answers, and if another text is judged.
-    half_error: share of wrong answers in the half with the highest scores. tokens: per question.
-    recommended, recommended_map: null without a recommendation. recommendation: a sentence.
+    tokens: per question. recommended, recommended_map: null without a recommendation. recommendation: a
+    sentence.
     """
     judged = context.by_num_samples
     random, number = context.rng(Stream.ANSWERS), context.resamples.answers
-    resamples = ResampleCounts.of(len(context.test), random, number, context.groups)
+    resamples = ResampleCounts.of(len(context.split), random, number, context.groups)
 
     def mean(values: Floats) -> dict[str, float | None]:
         return estimate(float(values.mean()), percentile_interval(resamples.means(values)))
@@ -527,7 +483,6 @@ def answers_part(context: EvaluationContext) -> Part:
     for at in judged:
         for score in at.scored:
             compared = full.get((score.score, score.map)) if at.same_text and at is not judged[-1] else None
-            halves = percentile_interval(resampled_half_errors(resamples, score.values, at.right))
             rows.append(
                 {
                     "num_samples": at.num_samples,
@@ -538,7 +493,6 @@ def answers_part(context: EvaluationContext) -> Part:
                     "loss_gap": None if compared is None else mean(score.losses - compared),
                     "brier": mean(score.squares),
                     "auroc": ranking(resamples, score.values, at.right),
-                    "half_error": estimate(half_error(score.values, at.right), halves),
                 }
             )
     return {

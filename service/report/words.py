@@ -20,15 +20,14 @@ from service.spectral.fit import AnyFit
 from service.spectral.reliability import auroc, resampled_aurocs
 from service.spectral.resampling import Difference, Interval, ResampleCounts, percentile_interval
 
-MIN_KEPT = 10  # answers left at the end of an accuracy-rejection curve; fewer are not informative
-MAX_USELESS = 0.05  # share of truncated or empty answers without a warning
+MAX_USELESS = 0.05  # share of truncated answers without a warning
 CONVERGED = 1e-4  # nats; a fit that has converged is within about 1e-6 (method, section 3)
 FEW_OF_A_KIND = 20  # right or wrong answers; with 20, the standard error of an AUROC is about 0.07
 SHORT_REFERENCES = (
     "answers judged by their words are so much longer than their references that a right one is recognised "
     "only if it contains a reference, word for word. Look at the verdicts, or give your own (`correct`)."
 )
-RESTS = "AUROC, rejection, the correctness diagram and P(correct), if there is one, rest"
+RESTS = "AUROC, the correctness diagram and P(correct), if there is one, rest"
 
 Bools = NDArray[np.bool_]
 Part = Mapping[str, Any]  # of a report
@@ -52,7 +51,6 @@ ORIGINS = {
 LABELLED = {
     "data": "the labels in the data",
     "rule": "comparing the words of answer and references",
-    "rouge_l": "ROUGE-L F above 0.3 against the best reference, or a reference in it",  # before 0.4.0
     "mixed": "the labels in the data, or the words of answer and references where there is no label",
 }
 RULES = {
@@ -61,7 +59,6 @@ RULES = {
     "contains": "contains a reference",
     "contained": "at least half of a reference",
     "spelling": "a reference in another spelling",
-    "rouge_l": "ROUGE-L F above 0.3",  # before 0.4.0
     "none": "no reference fits",
 }
 
@@ -283,7 +280,7 @@ def few_of_a_kind(right: Bools, of_file: str = "", rests: str = RESTS) -> Iterat
 
 
 def about_data(data: Part, right: Bools) -> Iterator[Caution]:
-    """Yield warnings about few, short or unusable rows, verdicts (n,) of one kind, cut or empty answers."""
+    """Yield warnings about few, short or unusable rows, verdicts (n,) of one kind, or cut answers."""
     full, usable = data["rows_full"], data["usable"]
     if full < FEW_ROWS:
         yield caution(
@@ -292,7 +289,7 @@ def about_data(data: Part, right: Bools) -> Iterator[Caution]:
         )
     if usable > full:
         fewer = f"have fewer than {data['num_samples']} answers"
-        text = f"{usable - full} rows {fewer}: they are left out of the fit for this number."
+        text = f"{usable - full} rows {fewer}: they are left out of the fit."
         yield caution("short_rows", text)
     if copies := data["copies"]:
         text = f"{copies} rows repeat the question of another row, or nearly: one row per question counts."
@@ -310,8 +307,6 @@ def about_data(data: Part, right: Bools) -> Iterator[Caution]:
     yield from few_of_a_kind(right)
     if data["truncated"] > MAX_USELESS:
         yield caution("truncated", f"{data['truncated']:.0%} of the answers were cut by max_tokens.")
-    if data["empty"] > MAX_USELESS:
-        yield caution("empty", f"{data['empty']:.0%} of the answers are empty; they count as one meaning.")
 
 
 def about_verdicts(verdicts: Sequence[Verdict], references: Sequence[Sequence[str]]) -> Iterator[Caution]:

@@ -30,13 +30,7 @@ AGREEMENT = "agreement"
 FEATURES_OF_CLAIMS = ("logit_probability", "entropy")
 # Log-probabilities of a claim: of the tokens of its facts, of the least likely such token, of all tokens.
 FEATURES_OF_TOKENS = ("fact_log_probability", "least_log_probability", "log_probability")
-# In the order of the nested sets. The last three describe an answer by P(correct) of its claims.
-FEATURES = (
-    AGREEMENT,
-    *FEATURES_OF_CLAIMS,
-    *FEATURES_OF_TOKENS,
-    *("least_logit", "mean_logit", "log_number"),
-)
+FEATURES = (AGREEMENT, *FEATURES_OF_CLAIMS, *FEATURES_OF_TOKENS)  # in the order of the nested sets
 # Probability that a differing text is right when the answers are wrong. With .03 and .08, the log loss on
 # recorded answers that were not drawn for the score differs by less than .001 nats.
 OTHERWISE = 0.05
@@ -50,10 +44,8 @@ MIN_WEIGHT = {
     "fact_log_probability": 0.0,
     "least_log_probability": 0.0,
     "log_probability": 0.0,
-    "least_logit": 0.0,
-    "mean_logit": 0.0,
 }
-MAX_WEIGHT = {"entropy": 0.0, "log_number": 0.0}
+MAX_WEIGHT = {"entropy": 0.0}
 # Number of standard errors by which a model must beat the base rate. Random verdicts pass in 1/3 of cases at
 # 0, in 1/7 at 0.5 and in 1/12 at 1, but at 1 half of the recorded sets without evidence fail. With ten random
 # verdicts, 1/10 (half of them right) to 3/10 (a fifth of them right) pass at 0.5.

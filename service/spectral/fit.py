@@ -1,10 +1,9 @@
-"""Fitting calibration maps by mean matrix log risk (method, section 3): fit, bootstrap, cross-validation.
+"""Fitting calibration maps by mean matrix log risk (method, section 3): fit and cross-validation.
 
 The risks have analytic gradients and Hessians in unconstrained parameters. A damped Newton method in a box
 finds their minimum. Notation: l_i = log lambda_i, a = 1/T, x = log T, z = logit g, c_i and c_out as in
-`dev_set.risks`, sum c + c_out = 1. Averages are over prompts, with optional weights (n,) of sum 1 (a
-bootstrap resample). The eigenvalues of all prompts are concatenated in one vector (E,): ranks differ widely,
-so a padded matrix would be mostly padding.
+`dev_set.risks`, sum c + c_out = 1. Averages are over prompts. The eigenvalues of all prompts are concatenated
+in one vector (E,): ranks differ widely, so a padded matrix would be mostly padding.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from service.spectral.dev_set import AnyMap, DevSpectra, mean_entropy, risk, risks
 from service.spectral.evidence import INTERCEPT_BOUNDS, SLOPE_BOUNDS, EvidenceMap, logit_missing_mass
-from service.spectral.resampling import DEFAULT, Interval, grouped, percentile_interval, resample_counts
+from service.spectral.resampling import grouped
 from service.spectral.spectrum import (
     DEFAULT_EPS,
     DEPOLARIZATION_BOUNDS,
@@ -134,9 +133,9 @@ class Terms:
         return np.asarray(np.add.reduceat(values, self.first))
 
 
-def terms(dev: DevSpectra, weights: Floats | None = None) -> Terms:
-    """Return the terms of a dev set. weights: (n,), equal for None."""
-    share = np.full(len(dev), 1.0 / len(dev)) if weights is None else weights
+def terms(dev: DevSpectra) -> Terms:
+    """Return the terms of a dev set."""
+    share = np.full(len(dev), 1.0 / len(dev))
     prompt = np.repeat(np.arange(len(dev)), dev.rank)
     first = np.cumsum(dev.rank) - dev.rank
     column = np.arange(prompt.size) - first[prompt]
@@ -234,15 +233,13 @@ class DepolarizedRisk:
         return np.append(-a * r_a, design @ (signals - (1 - g) * self._mass)), hessian
 
 
-def objective(
-    dev: DevSpectra, method: Method, *, eps: float = DEFAULT_EPS, weights: Floats | None = None
-) -> Objective:
+def objective(dev: DevSpectra, method: Method, *, eps: float = DEFAULT_EPS) -> Objective:
     """Return the objective of a method: the mean risk of its maps in nats, before any prior.
 
-    It is a function of (log T,), (log T, logit g) or (log T, a, b). weights: (n,) of the prompts, equal for
-    None. Raises ValueError for "evidence" without missing masses.
+    It is a function of (log T,), (log T, logit g) or (log T, a, b). Raises ValueError for "evidence"
+    without missing masses.
     """
-    parts = terms(dev, weights)
+    parts = terms(dev)
     if method == "temperature":
         return TemperatureRisk(parts, eps)
     if method == "depolarized":
@@ -349,18 +346,6 @@ AnyFit = TemperatureFit | DepolarizedFit | EvidenceFit
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Bootstrap:
-    """Refits on resampled prompts: values (B,) of each parameter, by its name in the map."""
-
-    parameters: Mapping[str, Floats]
-
-    @property
-    def intervals(self) -> dict[str, Interval]:
-        """The percentile interval (95 %) of each parameter."""
-        return {name: percentile_interval(values) for name, values in self.parameters.items()}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class CrossValidation:
     """Out-of-fold results by candidate name.
 
@@ -380,13 +365,12 @@ def _search(
     prior: Prior | None,
     *,
     eps: float = DEFAULT_EPS,
-    weights: Floats | None = None,
 ) -> Minimum:
     """Return the best minimum from several starts: the risk is convex only for a temperature alone."""
     sides = np.array([_BOUNDS[name] for name in PARAMETERS[method]])
     if method == "evidence" and dev.rank.max() == 1:
         sides[0] = 0.0  # spectra of rank 1 do not depend on T: it is fixed at 1
-    penalized = drawn_to(objective(dev, method, eps=eps, weights=weights), prior)
+    penalized = drawn_to(objective(dev, method, eps=eps), prior)
     return min((minimize(penalized, start, *sides.T) for start in starts), key=lambda end: end.value)
 
 
@@ -471,36 +455,6 @@ def fit(dev: DevSpectra, method: Method, *, eps: float = DEFAULT_EPS, prior: Pri
     if method == "evidence":
         return fit_evidence(dev, prior=prior)
     raise ValueError(f"unknown method: {method!r}")
-
-
-def bootstrap(
-    dev: DevSpectra,
-    method: Method,
-    *,
-    rng: np.random.Generator,
-    resamples: int = DEFAULT.bootstrap,
-    eps: float = DEFAULT_EPS,
-    prior: Prior | None = None,
-    groups: ArrayLike | None = None,
-) -> Bootstrap:
-    """Return refits on `resamples` resamples of the prompts, each started at the optimum of all prompts.
-
-    The refits reflect uncertainty from the choice of prompts, not from sampling answers.
-    groups: (n,), prompts of a group are drawn together; None: each prompt is its own group.
-    """
-    start = point_of(fit(dev, method, eps=eps, prior=prior).map)
-    share = per_row(prior, len(dev))
-    # Resamples are counts, used as weights: drawn rows are not repeated, and other rows cost nothing.
-    counts = resample_counts(grouped(groups, len(dev)), resamples, rng)
-    points = np.empty((resamples, start.size))
-    for point, row in zip(points, counts, strict=True):
-        drawn = np.flatnonzero(row)
-        weights = row[drawn] / row.sum()
-        point[:] = _search(dev.take(drawn), method, [start], share, eps=eps, weights=weights).point
-    points[:, 0] = np.exp(points[:, 0])
-    if method == "depolarized":
-        points[:, 1] = 1 / (1 + np.exp(-points[:, 1]))
-    return Bootstrap(dict(zip(PARAMETERS[method], points.T, strict=True)))
 
 
 def assign_folds(

@@ -1,4 +1,4 @@
-"""The quality of scores (method, section 4): reliability diagrams, AUROC and accuracy-rejection.
+"""The quality of scores (method, section 4): reliability diagrams and AUROC.
 
 Reliability diagrams have equal-mass bins, and a band of their values under calibration.
 
@@ -16,9 +16,9 @@ Sources: Nixon et al., *Measuring Calibration in Deep Learning*, 2019 (equal-mas
 Introduction to the Bootstrap*, 1993, chapter 9 (residual bootstrap); Phipson and Smyth, *Permutation P-values
 Should Never Be Zero*, 2010 (the + 1).
 
-AUROC and accuracy-rejection measure how well scores separate right answers from wrong ones. They take any
-finite scores, higher = more certain (lambda_max, or the negated entropy), and labels, 1 = right, 0 = wrong.
-The correctness diagram is `reliability_diagram(lambda_max, labels)`.
+AUROC measures how well scores separate right answers from wrong ones. It takes any finite scores, higher =
+more certain (lambda_max, or the negated entropy), and labels, 1 = right, 0 = wrong. The correctness diagram
+is `reliability_diagram(lambda_max, labels)`.
 """
 
 from dataclasses import dataclass
@@ -297,20 +297,6 @@ def projection_null(
     return Null(band, upper_p_value(eces, observed) if predicted.size > 1 else float("nan"))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RejectionCurve:
-    """Accuracy of the answers kept when the least certain are rejected.
-
-    rejected: (n,) shares 0, 1/n, .. (n - 1)/n; accuracy: (n,) of the answers kept, in [0, 1]. area: mean
-    accuracy over the curve, in [0, 1]. Higher = better; an uninformative score has an area equal to the
-    accuracy of all answers.
-    """
-
-    rejected: Floats
-    accuracy: Floats
-    area: float
-
-
 def _checked(scores: ArrayLike, labels: ArrayLike) -> tuple[Floats, Floats]:
     """Return scores, rounded so that equal spectra tie, and labels as 0.0 and 1.0."""
     values = rounded_ties(scores)
@@ -324,11 +310,6 @@ def _checked(scores: ArrayLike, labels: ArrayLike) -> tuple[Floats, Floats]:
     if not np.isin(right, (0.0, 1.0)).all():
         raise ValueError("labels must be 0 or 1")
     return values, right
-
-
-def _tie_groups(values: Floats) -> Ints:
-    """Return for each value (n,) the rank 0 .. G - 1 of its tie group, ascending."""
-    return np.unique(values, return_inverse=True)[1]
 
 
 def auroc(scores: ArrayLike, labels: ArrayLike) -> float:
@@ -361,54 +342,3 @@ def resampled_aurocs(resamples: ResampleCounts, scores: ArrayLike, labels: Array
         with np.errstate(invalid="ignore"):  # 0 / 0: such a resample has no AUROC
             blocks.append(ordered / (held.sum(axis=0) * below[-1]))
     return np.concatenate(blocks)
-
-
-def resampled_half_errors(resamples: ResampleCounts, scores: ArrayLike, labels: ArrayLike) -> Floats:
-    """Return the share of wrong answers in the more certain half of each resample, (B,). Lower = better.
-
-    In [0, 1]. scores: (n,), higher = more certain. labels: (n,) in {0, 1}. Answers that tie at the median
-    count in equal shares.
-    """
-    positives, negatives = _counted(resamples, scores, labels)
-    size = positives + negatives
-    half = resamples.counts.sum(axis=1, keepdims=True) / 2
-    surer = np.cumsum(size[:, ::-1], axis=1)[:, ::-1] - size
-    taken = np.clip(half - surer, 0.0, size)
-    # A group that a resample lacks has share 0 (0 of 0).
-    shares = np.divide(negatives, size, out=np.zeros_like(size), where=size > 0)
-    return np.asarray((taken * shares).sum(axis=1) / half[:, 0])
-
-
-def _counted(resamples: ResampleCounts, scores: ArrayLike, labels: ArrayLike) -> tuple[Floats, Floats]:
-    """Return the numbers of right and of wrong answers per resample and tie group, ascending, (B, G) each."""
-    groups = _tie_groups(rounded_ties(scores))
-    order = np.argsort(groups, kind="stable")
-    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
-    drawn, right = resamples.counts[:, order], np.asarray(labels, dtype=np.float64)[order]
-    return np.add.reduceat(drawn * right, starts, axis=1), np.add.reduceat(
-        drawn * (1 - right), starts, axis=1
-    )
-
-
-def half_error(scores: ArrayLike, labels: ArrayLike) -> float:
-    """Return the share of wrong answers in the half with the highest scores, as `resampled_half_errors`.
-
-    >>> half_error([0.9, 0.8, 0.3, 0.2], [1, 0, 0, 0])
-    0.5
-    """
-    return float(resampled_half_errors(ResampleCounts.once(np.size(labels)), scores, labels)[0])
-
-
-def accuracy_rejection(scores: ArrayLike, labels: ArrayLike) -> RejectionCurve:
-    """Return the accuracy-rejection curve of scores (n,) for labels (n,) in {0, 1}.
-
-    Answers with tied scores are rejected in random order; the curve is the expected accuracy.
-    Raises ValueError as `auroc` does.
-    """
-    values, right = _checked(scores, labels)
-    # Negated, so that the most certain come first: they are kept longest.
-    groups = _tie_groups(-values)
-    tie_means = np.bincount(groups, weights=right) / np.bincount(groups)
-    kept = np.arange(1, values.size + 1)
-    accuracy = (np.cumsum(tie_means[np.sort(groups)]) / kept)[::-1]
-    return RejectionCurve(np.arange(values.size) / values.size, accuracy, float(accuracy.mean()))

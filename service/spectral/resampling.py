@@ -17,11 +17,10 @@ Ints = NDArray[np.intp]
 class Resamples:
     """Numbers of resamples or null worlds, by kind of figure. A band needs at least 20.
 
-    bootstrap: refits of a map. band: worlds of the projection null and the label band. auroc: resamples of an
-    AUROC. difference: resamples of a mean difference. answers: resamples shared by all numbers of answers.
+    band: worlds of the projection null and the label band. auroc: resamples of an AUROC. difference:
+    resamples of a mean difference. answers: resamples shared by all numbers of answers.
     """
 
-    bootstrap: int = 200
     band: int = 1000
     auroc: int = 1000
     difference: int = 2000

@@ -7,15 +7,11 @@ from typing import Literal
 import sqlalchemy as sa
 from pydantic import TypeAdapter
 from sqlalchemy.engine import RowMapping
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from service.errors import Conflict
 from service.store.database import Database, keys
 
 Scope = Literal["score", "admin"]
 State = Literal["valid", "expired", "revoked"]
-MAX_KEYS = 500  # of each scope; every replica has all of them in memory
-_LOCK = 0x65696767  # advisory lock of keys; activations have the number before
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,27 +48,9 @@ class SqlKeys:
         self._database = database
 
     async def add(self, key: Key) -> None:
-        """Store a new key. Beyond `MAX_KEYS`, delete the oldest revoked or expired key of its scope.
-
-        Raises Conflict if there is no such key. Once a key was made for a scope, at least one key remains.
-        """
+        """Store a new key."""
         async with self._database.write() as connection:
             await connection.execute(sa.insert(keys).values(asdict(key)))
-            # Otherwise two concurrent calls could both find room. On SQLite the write lock prevents that.
-            if connection.dialect.name == "postgresql":
-                await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
-            await self._make_room(connection, key)
-
-    async def _make_room(self, connection: AsyncConnection, key: Key) -> None:
-        same = keys.c.scope == key.scope
-        number = sa.select(sa.func.count()).select_from(keys).where(same)
-        if (await connection.execute(number)).scalar_one() <= MAX_KEYS:
-            return
-        ended = sa.or_(keys.c.revoked_at.is_not(None), keys.c.expires_at <= key.created_at)
-        oldest = sa.select(keys.c.id).where(same, ended, keys.c.id != key.id)
-        first = oldest.order_by(keys.c.created_at, keys.c.id).limit(1).scalar_subquery()
-        if not (await connection.execute(sa.delete(keys).where(keys.c.id == first))).rowcount:
-            raise Conflict(f"There are {MAX_KEYS} keys of this scope: revoke one that is not needed.")
 
     async def list_all(self) -> list[Key]:
         """Return all keys that can be read, latest first, revoked and expired keys included.

@@ -1,8 +1,7 @@
 """Calibrating claims over HTTP: rows with verdicts on claims, and scores of claims with the calibration."""
 
 import json
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +10,10 @@ import numpy as np
 import pytest
 
 from service.app import create_app
-from service.calibration.calibration import Selector
-from service.claims.comparison import PROMPT_VERSION, UNRELATED
 from service.claims.segments import claims
-from service.embedding.port import Embedded
-from service.errors import LLMError
-from service.scoring.choice import ServedCalibration
-from service.scoring.claims import AnswerClaims, ClaimScorer, claim_logprobs
-from service.scoring.score import ScoreCommand
+from service.scoring.claims import claim_logprobs
 from service.settings import Settings
-from service.spectral.correctness_model import FEATURES_OF_TOKENS, CorrectnessModel
-from service.spectral.selective import SelectiveCounts
-from service.spectral.spectrum import DepolarizedMap
 from tests.api.test_calibrate_decides import calibrated
-from tests.support.calibrations import calibration
 from tests.support.comparing import ComparingLLM
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import in_process
@@ -169,74 +158,18 @@ async def test_too_many_claims_for_memory_are_refused(
     assert "ask for fewer answers" in last["error"]["detail"]
 
 
-class WithoutAbout(FakeEmbedder):
-    """Gives a text with the word "about" the vector of the text without it."""
-
-    async def embed(self, texts: Sequence[str]) -> Embedded:
-        return await super().embed([text.replace("about ", "") for text in texts])
-
-
-def with_about(made: dict[str, Any]) -> dict[str, Any]:
-    return made | {"samples": [text.replace("weighs", "weighs about") for text in made["samples"]]}
-
-
-async def test_a_calibration_of_compared_claims_serves_only_compared_claims(tmp_path: Path) -> None:
-    llm, embedder = ComparingLLM(lambda *_: 0.1), WithoutAbout(kernel="facts")
-    app = create_app(Settings(data_dir=tmp_path), llm=llm, embedder=embedder, resamples=FEW)
-    async with in_process(app) as http:
-        rows_ = [with_about(made) for made in rows(21)]
-        of_facts = await of_claims(http, rows_[:20])
-        llm.fail_with = [LLMError("too long", llm_status=400)]  # of one row; the others count
-        made = await calibrated(http, jsonl(rows_[:20]), unit="claim", activate="always", compare="llm")
-        compared = {text for pair in llm.compared for text in pair}
-        body = asked(rows_[20], compare="llm")
-        by_llm, by_facts = await score(http, body), await score(http, body | {"compare": "embeddings"})
-    fingerprint, comparer = made["fingerprint"], f"fake-llm, prompt {PROMPT_VERSION}"
-    assert [fingerprint[name] for name in ("unit", "kernel", "comparer")] == ["claim", "llm", comparer]
-    # For the LLM no sentence says the same as a claim.
-    assert made["parameters"] != of_facts["parameters"]
-    assert by_llm["claims_calibration"]["id"] == made["id"]
-    assert any(claim["probability_correct"] is not None for claim in by_llm["claims"])
-    assert by_facts["claims_calibration"]["id"] == of_facts["id"]
-    claims_ = {claim["text"] for made in rows_[:20] for claim in made["claims"]}
-    drawn = {text.replace("weighs", "weighs about") for text in claims_}
-    assert len(compared & claims_) == len(compared & drawn) > 0
-    assert compared <= claims_ | drawn | {UNRELATED}
-
-
-async def test_a_claim_calibration_of_another_kernel_is_named(tmp_path: Path) -> None:
+async def test_claims_are_compared_by_facts_even_if_answers_are_compared_by_the_llm(tmp_path: Path) -> None:
+    llm = ComparingLLM()
     app = create_app(
-        Settings(data_dir=tmp_path), llm=ComparingLLM(), embedder=FakeEmbedder(kernel="facts"), resamples=FEW
+        Settings(data_dir=tmp_path), llm=llm, embedder=FakeEmbedder(kernel="facts"), resamples=FEW
     )
     async with in_process(app) as http:
         rows_ = rows(21)
-        made = await of_claims(http, rows_[:20])
+        options = {"unit": "claim", "activate": "always", "compare": "llm"}
+        made = await calibrated(http, jsonl(rows_[:20]), **options)
+        assert (made["fingerprint"]["kernel"], llm.compared) == ("facts", [])
         by_llm = await score(http, asked(rows_[20], compare="llm"))
-    [mismatch] = [warning for warning in by_llm["warnings"] if warning["code"] == "calibration_mismatch"]
-    assert made["id"] in mismatch["message"]
-    assert mismatch["differs"] == ["kernel"]
-
-
-async def test_model_with_token_features_uses_its_own_map() -> None:
-    """The token features have zero weight, so they change nothing."""
-    model = CorrectnessModel(("logit_probability",), (0.0,), (1.0,), (1.0,), 0.0, (-99.0,), (99.0,))
-    names = (*model.features, *FEATURES_OF_TOKENS)
-    numbers = (0.0,) * 4, (1.0,) * 4, (1.0, 0.0, 0.0, 0.0), 0.0, (-99.0,) * 4, (99.0,) * 4
-    taking = CorrectnessModel(names, *numbers)
-    selector_ = Selector(DepolarizedMap(0.5, 0.6), model, SelectiveCounts((), (), ()), "given")
-    made = replace(selector_, with_logprobs=replace(selector_, model=taking))
-    own = replace(calibration(), num_samples=3, parameters={3: DepolarizedMap(0.5, 0.6)}, selectors={3: made})
-    text = "It weighs 9 kilograms."
-    answer_claims, applied = AnswerClaims({text: claims(text)}, ""), ServedCalibration(own, own.map_for(3))
-    results = list[float | None]()
-    for tokens in ((), ((text, -1.0),)):
-        command, scorer = ScoreCommand(candidate_tokens=tokens), ClaimScorer()
-        matcher = await scorer.matcher(answer_claims, text, [text] * 3, {text: np.ones(8)})
-        scores = await scorer.scores(
-            command, answer_claims, text, [text] * 3, matcher, (), 8, applied, out_of_distribution=False
-        )
-        results.append(scores.claims[0].probability_correct)
-    assert results[0] is not None and results[1] == pytest.approx(results[0])
+    assert by_llm["claims_calibration"]["id"] == made["id"]
 
 
 @pytest.mark.parametrize(

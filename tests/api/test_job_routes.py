@@ -1,12 +1,9 @@
 """GET and DELETE /jobs."""
 
-import json
-
 import pytest
 
 from service.jobs.model import JobError
 from tests.support.calibrations import rows
-from tests.support.live import on_socket
 from tests.support.operator_world import NO_JOB, OPTIONS, World, problem
 
 
@@ -27,10 +24,10 @@ class TestJobs:
             assert body["error"] == {"code": error.code, "detail": error.detail}
 
     @pytest.mark.parametrize("job_id", [NO_JOB, "job_none", "%00", "a%2Fb", "é"])
-    @pytest.mark.parametrize(("method", "rest"), [("GET", ""), ("DELETE", ""), ("GET", "/events")])
-    async def test_unknown_job_is_404(self, world: World, job_id: str, method: str, rest: str) -> None:
+    @pytest.mark.parametrize("method", ["GET", "DELETE"])
+    async def test_unknown_job_is_404(self, world: World, job_id: str, method: str) -> None:
         async with world.client() as client:
-            problem(await client.request(method, f"/jobs/{job_id}{rest}"), 404, "not_found")
+            problem(await client.request(method, f"/jobs/{job_id}"), 404, "not_found")
 
     async def test_cancel_job(self, world: World) -> None:
         async with world.client() as client:
@@ -41,24 +38,3 @@ class TestJobs:
             done, _ = await world.jobs.submit(rows(), OPTIONS)
             await world.store.change(done.id, state="succeeded")
             problem(await client.delete(f"/jobs/{done.id}"), 409, "conflict")
-
-    async def test_events_end_with_the_job(self, world: World) -> None:
-        job, _ = await world.jobs.submit(rows(), OPTIONS)
-        async with on_socket(world.app) as client:
-            seen = []
-            async with client.stream("GET", f"/jobs/{job.id}/events") as response:
-                assert response.headers["content-type"].startswith("text/event-stream")
-                async for line in response.aiter_lines():
-                    if line.startswith("data: "):
-                        seen.append(json.loads(line[6:]))
-                        await self._go_on(world, job.id, len(seen))
-                    elif line:
-                        assert line == "event: job"
-        states = [(event["state"], event["done"]) for event in seen]
-        assert states == [("queued", 0), ("running", 7), ("succeeded", 7)]
-
-    async def _go_on(self, world: World, job_id: str, step: int) -> None:
-        if step == 1:
-            await world.store.change(job_id, state="running", stage="sampling", done=7)
-        elif step == 2:
-            await world.store.change(job_id, state="succeeded")

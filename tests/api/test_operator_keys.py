@@ -16,7 +16,6 @@ from tests.support.operator_world import NO_CALIBRATION, NO_JOB, World, problem
 
 ROUTES = [
     ("POST", "/calibrate"),
-    ("GET", f"/jobs/{NO_JOB}/events"),
     ("DELETE", f"/calibrations/{NO_CALIBRATION}/data"),
 ]
 

@@ -221,22 +221,6 @@ async def test_default_counts_a_candidate_with_its_logprob_as_one_more_answer(st
     assert decided["decision"]["action"] == "answer" and "unsupported_candidate" not in codes
 
 
-async def test_calibration_counts_the_candidate_if_its_rows_had_log_probabilities(started: Served) -> None:
-    asked = {"prompt": "question 0", "num_samples": 3, "candidate": "no words"}
-    plain = selector()
-    counting = replace(plain, with_logprobs=of_log_probability(1.0))
-    p = []
-    for three in (plain, counting):
-        async with started(fitted(selectors={3: three})) as http:
-            bodies = [await answered(http, **asked, **own) for own in ({}, {"candidate_logprob": -0.5})]
-        p += [body["candidate"]["probability_correct"] for body in bodies]
-        codes = [[warning["code"] for warning in body["warnings"]] for body in bodies]
-        assert "unsupported_candidate" in codes[0]
-        assert ("unsupported_candidate" in codes[1]) == (three is plain)
-    assert p[:3] == [None] * 3 and p[3] is not None
-    assert bodies[0]["decision"]["action"] == "abstain" and bodies[1]["decision"]["action"] == "answer"
-
-
 async def test_claims_are_ranked_if_their_calibration_needs_samples(
     started: Served,
 ) -> None:

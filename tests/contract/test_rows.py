@@ -52,7 +52,7 @@ def talk(*turns: object) -> dict[str, Any]:
 
 ACCEPTED = [
     good(),
-    good(messages=None, id=None, samples=None, answer=None, correct=None, logprob=None, tokens=None),
+    good(messages=None, id=None, samples=None, answer=None, correct=None, logprob=None),
     good(reference=["yes"]),
     good(reference=["yes"] * MAX_REFERENCES),
     good(id=7),
@@ -65,13 +65,12 @@ ACCEPTED = [
     good(samples=["a"] * MAX_SAMPLES),
     good(answer=""),
     good(correct=False),
-    good(samples=["a", "b"], logprob=[-1.0, -2.5], tokens=[3, 4]),
+    good(samples=["a", "b"], logprob=[-1.0, -2.5]),
     good(samples=["a", "b"], logprobs=[0, 0.01]),
     good(samples=["a", "b"], logprobs=[-1e300, -9999], logprob=None),
     good(samples=["a", "b"], logprobs=None, logprob=[-1, -2]),
     good(answer="a", answer_logprob=-1.5),
     good(answer_logprob=None),
-    good(tokens={"a": 1}),
     good(prompt="\ufeff"),
     talk(TURN),
     talk(TURN) | {"prompt": None},

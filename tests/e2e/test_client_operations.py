@@ -15,11 +15,10 @@ from tests.support.in_thread import serving_app
 from tests.support.openai_server import MODEL, OpenAIServer, answers, serving_in_thread
 
 CONTRACT = json.loads((Path(__file__).parents[2] / "clients" / "openapi.json").read_text())
-# Called by others: routers and OpenAI's clients. Jobs are polled repeatedly.
+# Called by others: routers and OpenAI's clients.
 NOT_CALLED = {
     ("GET", "/"),
     ("GET", "/health"),
-    ("GET", "/jobs/{job_id}/events"),
     ("POST", "/v1/completions"),
     ("POST", "/v1/responses"),
     ("GET", "/v1/responses/{response_id}"),

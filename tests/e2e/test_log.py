@@ -1,6 +1,7 @@
 """The log of a real process: set-up, errors with their requests, and jobs."""
 
 import re
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -84,11 +85,10 @@ def calibrate(service: Service) -> dict[str, Any]:
     # For this embedder all questions are near, and near ones with a common reference count once.
     rows = [{"prompt": f"question {i}", "reference": f"Paris {i}"} for i in range(ROWS)]
     job = service.http.post("/calibrate", json={"examples": rows}).raise_for_status().json()
-    with service.http.stream("GET", f"/jobs/{job['id']}/events") as events:
-        for _ in events.iter_lines():
-            pass
-    ended: dict[str, Any] = service.http.get(f"/jobs/{job['id']}").json()
-    return ended
+    while not job["finished_at"]:
+        time.sleep(0.05)
+        job = service.http.get(f"/jobs/{job['id']}").raise_for_status().json()
+    return dict(job)
 
 
 def wait_for_line(log: Path, text: str) -> None:

@@ -15,6 +15,7 @@ from benchmarks.processes import PYTHON, running
 from service.calibration.store import _encode_reference
 from service.spectral.conformal import ConformalReference
 from service.store.database import Database
+from tests.support.following import followed
 from tests.support.replica_apps import replica_app
 from tests.support.services import address, until
 
@@ -68,7 +69,7 @@ async def test_the_service_starts_and_lists_without_damaged_rows(
         folder.mkdir()
         async with replica_app(folder, decides=True) as http:
             job = (await http.post("/calibrate", json={"examples": ROWS})).raise_for_status().json()
-            await http.get(f"/jobs/{job['id']}/events")  # until it ends: it would write to its row again
+            await followed(http, job["id"])  # until it ends: it would write to its row again
             secret = (await http.post("/keys", json={"name": "x", "scope": "admin"})).json()["key"]
             http.headers["Authorization"] = f"Bearer {secret}"
             whole = {path: (await http.get(path)).json() for path in LISTS}
@@ -105,7 +106,7 @@ async def test_the_service_starts_and_lists_without_damaged_rows(
 async def test_repaired_row_is_served_again(tmp_path: Path) -> None:
     async with replica_app(tmp_path) as http:
         job = (await http.post("/calibrate", json={"examples": ROWS})).raise_for_status().json()
-        await http.get(f"/jobs/{job['id']}/events")  # until it ends: its transactions need the event loop
+        await followed(http, job["id"])  # until it ends: its transactions need the event loop
         with closing(sqlite3.connect(tmp_path / "eigencal.db", isolation_level=None)) as store:
             [options] = store.execute("SELECT options FROM jobs").fetchone()
             store.execute("UPDATE jobs SET options = ?", (CUT,))
@@ -137,7 +138,7 @@ READS = [
     ("calibrations", "created_at", ("yesterday",), (f"GET {CALIBRATION}",)),
     ("calibrations", "num_rows", ("many",), (f"GET {CALIBRATION}",)),
     ("reports", "report", NO_OBJECT, (f"GET {CALIBRATION}/report",)),
-    ("jobs", "options", NO_OBJECT, ("GET /jobs/{job}", "GET /jobs/{job}/events", "POST /jobs/{job}/retry")),
+    ("jobs", "options", NO_OBJECT, ("GET /jobs/{job}", "POST /jobs/{job}/retry")),
     ("jobs", "setup", NO_OBJECT, ("POST /jobs/{job}/retry", f"PATCH {CALIBRATION}/rows", "POST /calibrate")),
     ("jobs", "state", ("resting",), ("GET /jobs/{job}",)),
     ("jobs", "finished_at", ("yesterday",), ("GET /jobs/{job}",)),
@@ -160,7 +161,7 @@ async def stored_world(folder: Path) -> AsyncIterator[World]:
         headers = {"Idempotency-Key": "one"}
         body = {"examples": ROWS, "activate": "never"}
         ids = {"job": (await http.post("/calibrate", json=body, headers=headers)).json()["id"]}
-        await http.get(f"/jobs/{ids['job']}/events")  # until it ends
+        await followed(http, ids["job"])  # until it ends
         ids["calibration"] = (await http.get(f"/jobs/{ids['job']}")).json()["calibration_id"]
         ids["key"] = (await http.post("/keys", json={"name": "x", "scope": "score"})).json()["id"]
         ids["score"] = (await http.post("/score", json=SCORE)).json()["id"]

@@ -5,6 +5,7 @@ from typing import Any
 
 from service.calibration.calibration import Calibration
 from service.jobs.model import JobOptions
+from tests.support.following import states
 from tests.support.job_worker import NUM_SAMPLES, dev_rows, go_on, hold
 from tests.support.processes import (
     final,
@@ -65,11 +66,11 @@ async def test_job_survives_a_kill_after_sampling(tmp_path: Path) -> None:
         job, _ = await outside.jobs.submit(dev_rows(ROWS), JobOptions())
         hold(log, embedding=True)
         async with worker(url, log) as process:
-            async for state in outside.jobs.events(job.id):
+            async for state in states(outside.jobs, job.id):
                 if state.stage == "embedding":
                     await kill(process)
                     break
-            assert not state.finished
+            assert state.finished_at is None
         go_on(log)
         before = requests(log)
         async with worker(url, log):

@@ -14,7 +14,7 @@ from benchmarks.recorded_evidence import DEV, TEST, D, Recorded, embedded
 from benchmarks.selective_worlds import Tally, naive, recorded_splits
 from service.calibration.calibration import Calibration
 from service.calibration.rows import DevRow
-from service.embedding.port import supplied_draws
+from service.embedding.port import supplied_draws, usable
 from service.spectral.correctness_model import (
     AGREEMENT,
     NO_VERDICTS,
@@ -118,9 +118,7 @@ def newcomer() -> Newcomer:
         rows += [stored(len(rows) + i, row, right) for i, (row, right) in enumerate(kept, start=1)]
     order = np.random.default_rng(0).permutation(len(rows))
     unseen, seen = [rows[i] for i in order[:160]], [rows[i] for i in order[160:]]
-    return Newcomer(
-        deciding(seen, FakeEmbedder(D, vectors=vectors, empty_answers="outcome")), unseen, vectors
-    )
+    return Newcomer(deciding(seen, FakeEmbedder(D, vectors=vectors)), unseen, vectors)
 
 
 def stored(number: int, row: dict, right: bool) -> DevRow:
@@ -128,7 +126,9 @@ def stored(number: int, row: dict, right: bool) -> DevRow:
     made = DevRow(
         number, None, (row["reference"].strip(),), prompt=prompt, answer=row["answer"], correct=right
     )
-    return replace(made, draws=supplied_draws(row["samples"][:20], row["logprob"][:20]), complete=True)
+    return replace(
+        made, draws=usable(supplied_draws(row["samples"][:20], row["logprob"][:20])), complete=True
+    )
 
 
 # Own answers let through, of 160: no target asks for less than this, and yet no text without support passes.
@@ -140,7 +140,7 @@ def test_nonsense_is_never_let_through_and_has_no_p_correct(shared_data: Path, m
     """Nonsense has a random vector, nearly orthogonal to all answers."""
     assert shared_data
     scores = newcomer()
-    embedder = FakeEmbedder(D, vectors=scores.vectors, empty_answers="outcome")
+    embedder = FakeEmbedder(D, vectors=scores.vectors)
     trial = judged(scores.unseen, m, scores.calibration, embedder)
     low, high = THROUGH[m]
     assert low < check(trial) < high
@@ -151,7 +151,7 @@ def test_nonsense_is_never_let_through_and_has_no_p_correct(shared_data: Path, m
 def test_nonsense_is_never_let_through_with_real_embeddings(shared_data: Path, m: int) -> None:
     assert shared_data
     scores = newcomer()
-    vectors = scores.vectors | embedded([NONSENSE[0]])
-    embedder = FakeEmbedder(D, vectors=vectors, empty_answers="outcome")
+    vectors = scores.vectors | embedded([NONSENSE])
+    embedder = FakeEmbedder(D, vectors=vectors)
     trial = judged(scores.unseen, m, scores.calibration, embedder)
     assert check(trial) > 0

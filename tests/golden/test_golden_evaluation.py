@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from lab.text_scores import correct_by_rouge_l
-from service.calibration.diagnostics import EvaluationContext, Split
+from lab.two_files import TwoFiles
+from service.calibration.diagnostics import Split
 from service.calibration.labels import LabelledRows
 from service.calibration.material import assemble
 from service.calibration.rows import DevRow
@@ -48,8 +49,8 @@ def split(recorded: dict[str, Any], part: slice, *, tells: bool = False) -> Spli
 
 
 @pytest.fixture(scope="module")
-def bench(recorded: dict[str, Any]) -> EvaluationContext:
-    return EvaluationContext(split(recorded, slice(0, 150)), split(recorded, slice(150, 400)))
+def bench(recorded: dict[str, Any]) -> TwoFiles:
+    return TwoFiles(split(recorded, slice(0, 150)), split(recorded, slice(150, 400)))
 
 
 @pytest.fixture(scope="module")
@@ -65,19 +66,19 @@ def expected(golden: dict[str, Any]) -> dict[str, dict[str, float]]:
 
 
 @pytest.fixture(scope="module")
-def results_(bench: EvaluationContext) -> dict[str, Any]:
+def results_(bench: TwoFiles) -> dict[str, Any]:
     return figures(bench)
 
 
 def test_fits(results_: dict[str, Any], golden: dict[str, Any]) -> None:
     paper, ours = results_["fits"]["temperature"], results_["fits"]["depolarized"]
     test_risks = {row["map"]: row["risk"] for row in results_["served"]}
-    assert paper["temperature"]["value"] == pytest.approx(golden["temperature"]["T"], abs=1e-3)
+    assert paper["temperature"] == pytest.approx(golden["temperature"]["T"], abs=1e-3)
     assert paper["risk"] == pytest.approx(golden["temperature"]["risk_fit"], abs=1e-6)
     assert test_risks["temperature"] == pytest.approx(golden["temperature"]["risk_test"], abs=1e-5)
     assert ours["depolarization"] is not None
-    assert ours["temperature"]["value"] == pytest.approx(golden["depolarized"]["T"], abs=1e-3)
-    assert ours["depolarization"]["value"] == pytest.approx(golden["depolarized"]["gamma"], abs=1e-3)
+    assert ours["temperature"] == pytest.approx(golden["depolarized"]["T"], abs=1e-3)
+    assert ours["depolarization"] == pytest.approx(golden["depolarized"]["gamma"], abs=1e-3)
     assert test_risks["depolarized"] == pytest.approx(golden["depolarized"]["risk_test"], abs=1e-5)
 
 

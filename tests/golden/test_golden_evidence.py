@@ -14,13 +14,11 @@ from service.spectral.evidence import missing_mass
 from service.spectral.fit import (
     DepolarizedFit,
     EvidenceFit,
-    bootstrap,
     cross_validated_risks,
     fit_depolarized,
     fit_evidence,
 )
 from service.spectral.reliability import auroc, projection_brier, reliability_diagram
-from service.spectral.subsets import fit_by_num_samples
 
 pytestmark = pytest.mark.shared
 D = 768
@@ -121,16 +119,6 @@ def test_fit_is_stationary_and_not_on_a_bound(case: Case) -> None:
     assert case.evidence.risk < case.flat.risk - 0.03
 
 
-def test_slope_is_positive_in_all_resamples(case: Case) -> None:
-    bootstrap_ = bootstrap(case.fit, "evidence", rng=np.random.default_rng(0), resamples=100)
-    map_ = case.evidence.map
-    temperature, intercept, slope = bootstrap_.intervals.values()
-    assert 0.1 < slope.low < map_.slope < slope.high < 1.0
-    assert intercept.low < map_.intercept < intercept.high
-    assert temperature.low <= map_.temperature <= temperature.high
-    assert (temperature.low == temperature.high) == (case.m == "1")
-
-
 @pytest.mark.parametrize("name", ["triviaqa_test_smollm2_m20", "triviaqa_dev_smollm2_m40"])
 @pytest.mark.parametrize("m", [1, 3, 20])
 def test_held_out_risk_falls_on_both_files(shared_data: Path, name: str, m: int) -> None:
@@ -140,15 +128,3 @@ def test_held_out_risk_falls_on_both_files(shared_data: Path, name: str, m: int)
     both = {"d": "depolarized", "e": "evidence"}
     risks = cross_validated_risks(whole, both, rng=np.random.default_rng(0)).risks
     assert risks["e"].mean() < risks["d"].mean() - 0.01
-
-
-def test_parameters_of_every_number_of_answers(recorded: dict[str, Any]) -> None:
-    """The mean depolarization falls with m as the plain one does; the last entry is the fit of whole rows."""
-    made, sums = prompts(recorded, 20)
-    table = fit_by_num_samples(made[:150], "evidence", log_probabilities=sums[:150], dimension=D)
-    assert list(table) == list(range(1, 21))
-    whole = rows(recorded, 20).take(np.arange(150))
-    assert table[20] == fit_evidence(whole).map
-    at_half = [table[m].at(0.5).depolarization for m in (1, 3, 5, 10, 20)]
-    assert at_half == sorted(at_half, reverse=True)
-    assert all(0.2 < map_.slope < 0.6 for map_ in table.values())

@@ -9,8 +9,7 @@ import pytest
 
 from service.spectral.dev_set import Answers, DevSpectra, dev_set, mean_entropy, risk, served_lambda_max
 from service.spectral.fit import fit_depolarized, fit_temperature
-from service.spectral.spectrum import Identity, spectrum
-from service.spectral.subsets import fit_by_num_samples
+from service.spectral.spectrum import DepolarizedMap, Identity, spectrum
 from tests.support.alignment import reference_alignment
 
 pytestmark = pytest.mark.shared
@@ -75,19 +74,19 @@ def test_depolarized(halves: tuple[DevSpectra, DevSpectra], golden: dict[str, An
 
 
 def test_parameters_move_with_the_number_of_answers(shared_data: Path) -> None:
-    """The recorded table is rounded, and its rows and subsets are unknown: T agrees only to 0.12.
+    """The recorded table is rounded, and its rows and answers are unknown: T agrees only to 0.12.
 
     The 95 % interval of T over prompts is 0.06 to 0.09 wide on each side; our T is higher at every m.
     """
     with np.load(shared_data / "triviaqa_dev_smollm2_m40.npz") as arrays:
-        whole = list(prompts({key: arrays[key] for key in ("emb", "S", "Y")}))
-    table = fit_by_num_samples(whole, "depolarized", dimension=D)
+        whole = {key: arrays[key] for key in ("emb", "S", "Y")}
     body = {3: (0.55, 0.68), 5: (0.60, 0.64), 10: (0.76, 0.59), 20: (0.88, 0.55), 40: (1.00, 0.50)}
+    table = dict[int, DepolarizedMap]()
     for size, (temperature, depolarization) in body.items():
+        firsts = whole | {"S": whole["S"][:, :size]}
+        table[size] = fit_depolarized(dev_set(prompts(firsts), D)).map
         assert table[size].temperature == pytest.approx(temperature, abs=0.12)
         assert table[size].depolarization == pytest.approx(depolarization, abs=0.02)
-    results = [table[size] for size in body]
+    results = list(table.values())
     assert sorted(results, key=lambda item: item.temperature) == results
     assert sorted(results, key=lambda map_: -map_.depolarization) == results
-    headline = fit_depolarized(dev_set(whole, D)).map
-    assert table[40].temperature == pytest.approx(headline.temperature, rel=1e-7)

@@ -16,19 +16,24 @@ from service.spectral.reliability import reliability_diagram
 from service.spectral.spectrum import spectrum
 from tests.support.alignment import reference_alignment
 from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.following import followed
 from tests.support.reports import FEW
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.shared
 
 
+def spoken(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row in which blank answers have a text: the golden numbers include their vectors."""
+    return row | {"samples": [text.strip() or "(nothing)" for text in row["samples"]]}
+
+
 @asynccontextmanager
 async def client(folder: Path, embedder: FakeEmbedder | None = None) -> AsyncIterator[httpx.AsyncClient]:
-    """Yield a client of the application, which embeds empty answers. embedder: None for the paper's."""
+    """Yield a client of the application. embedder: None for the paper's."""
     settings = Settings(
         data_dir=folder,
         embedder=str(ROOT / "data" / "weights" / "all-mpnet-base-v2"),
-        empty_answers="embedded",
         kernel="paper",
         default_calibration=False,
     )
@@ -46,9 +51,9 @@ async def http(
     """A client of the application with the vectors that the paper's embedder was recorded to give."""
     vectors: dict[str, Any] = {}
     for row, samples, reference in zip(recorded["rows"], recorded["S"], recorded["Y"], strict=True):
-        vectors |= zip((text.strip() for text in row["samples"]), recorded["emb"][samples], strict=True)
+        vectors |= zip(spoken(row)["samples"], recorded["emb"][samples], strict=True)
         vectors[row["reference"].strip()] = recorded["emb"][reference]
-    embedder = FakeEmbedder(768, vectors=vectors, empty_answers="embedded")
+    embedder = FakeEmbedder(768, vectors=vectors)
     async with client(tmp_path_factory.mktemp("data"), embedder) as made:
         yield made
 
@@ -61,10 +66,7 @@ async def calibrated(http: httpx.AsyncClient, rows: list[dict[str, Any]], **opti
     )
     assert response.status_code == 202, response.text
     job = response.json()
-    async with http.stream("GET", f"/jobs/{job['id']}/events") as events:
-        async for line in events.aiter_lines():
-            if line.startswith("data:"):
-                job = json.loads(line.removeprefix("data:"))
+    job = await followed(http, job["id"])
     assert job["state"] == "succeeded", job
     return (await http.get(f"/calibrations/{job['calibration_id']}")).json()
 
@@ -85,7 +87,7 @@ async def test_both_maps_and_their_served_values(
     http: httpx.AsyncClient, recorded: dict[str, Any], golden: dict[str, Any]
 ) -> None:
     first, last = golden["fit_rows"]
-    rows = recorded["rows"][first:last]
+    rows = [spoken(row) for row in recorded["rows"][first:last]]
     ours = await calibrated(http, rows, source_label="paper", method="depolarized", activate="always")
     theirs = await calibrated(http, rows, source_label="paper", method="temperature", activate="never")
     assert ours["temperature"] == pytest.approx(golden["depolarized"]["T"], abs=1e-3)
@@ -99,7 +101,7 @@ async def test_both_maps_and_their_served_values(
         assert fitted["risk"] == pytest.approx(expected["risk_fit"], abs=1e-6)
     first, last = golden["test_rows"]
     served: dict[str, list[float]] = {"raw": [], "depolarized": [], "temperature": []}
-    for row in recorded["rows"][first:last]:
+    for row in map(spoken, recorded["rows"][first:last]):
         body = {"samples": row["samples"], "source_label": "paper"}
         active = (await http.post("/score", json=body)).json()
         named = (await http.post("/score", json={**body, "calibration": theirs["id"]})).json()
@@ -122,7 +124,8 @@ async def test_both_maps_and_their_served_values(
 async def test_evidence(http: httpx.AsyncClient, recorded: dict[str, Any], shared_data: Path) -> None:
     """The default method for the recorded rows with log-probabilities."""
     golden_evidence = json.loads((shared_data / "golden_evidence.json").read_text())["by_first_answers"]["20"]
-    calibration = await calibrated(http, recorded["rows"][:150], source_label="recorded", activate="always")
+    rows = [spoken(row) for row in recorded["rows"][:150]]
+    calibration = await calibrated(http, rows, source_label="recorded", activate="always")
     assert (calibration["method"], calibration["fingerprint"]["evidence"]) == ("evidence", "supplied")
     assert [score_["num_samples"] for score_ in calibration["evidence"]] == list(range(1, 21))
     last = [

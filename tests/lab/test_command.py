@@ -89,15 +89,6 @@ def test_supplied_samples_need_no_model_and_a_limit_takes_the_first_rows(finishe
     assert (results["dev"]["used"], results["dev"]["rows"]) == (30, 32)
 
 
-def test_cost_of_a_question_is_the_tokens_of_the_files(tmp_path):
-    made = [{**row, "tokens": [3] * 6} for row in rows(32, 6, seed=1)]
-    path = write(tmp_path / "rows.jsonl", made)
-    results = evaluate(Plan(path, path, tmp_path / "out"), parts())
-    body = {row["num_samples"]: row["tokens"] for row in results["answers"]["rows"]}
-    assert body == {0: 0, 1: 3, 2: 6, 3: 9, 5: 15, 6: 18}
-    assert results["baselines"]["log_probabilities"] == "per token"
-
-
 def test_sampled_answers_are_stored_and_reused(tmp_path):
     made, dev, test = files(tmp_path, drop=("samples", "logprob"))
     plan = Plan(dev, test, tmp_path / "out")
@@ -176,7 +167,7 @@ def test_results_and_page_show_their_origin(finished):
     assert all(digest in page for digest in hashes.values())
 
 
-def test_empty_answers_conversations_several_references_and_short_rows(tmp_path):
+def test_blank_answers_conversations_several_references_and_short_rows(tmp_path):
     made = rows(43, 6, seed=3)
     for i, row in enumerate(made):
         row["reference"] = [row["reference"], "or this"]

@@ -5,7 +5,7 @@ import pytest
 
 from lab.density import DensityStack
 from service.spectral.dev_set import Answers, dev_set
-from service.spectral.fit import bootstrap, fit_temperature
+from service.spectral.fit import fit_temperature
 from service.spectral.reliability import label_band, reliability_diagram
 from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap, spectrum
 from tests.lab.worlds import draw_references
@@ -49,13 +49,9 @@ def test_projection_ece_is_in_its_band_at_least_90_percent_of_the_time():
 
 
 def test_raw_spectrum_is_outside_the_band_and_the_fit_recovers_t_of_two():
-    result = 0
     for seed in range(5):
         world = World(TemperatureMap(2.0), 300, seed)
         dev = world.dev()
         c1, raw = np.clip(dev.alignment[:, 0], 0, 1), world.largest(Identity())
         assert reliability_diagram(raw, c1).ece > label_band(raw, world.rng).ece_high
-        interval = bootstrap(dev, "temperature", rng=world.rng, resamples=100).intervals["temperature"]
-        result += interval.low <= 2.0 <= interval.high
         assert fit_temperature(dev).map.temperature == pytest.approx(2.0, rel=0.25)
-    assert result >= 4

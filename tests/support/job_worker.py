@@ -126,7 +126,7 @@ async def replica(
         engine=engine,
         patience=patience,
         # The lease survives a busy machine, on which a process may not run for a second or two.
-        intervals=Intervals(active_poll_s=0.1, beat_s=0.2, lease_s=4.0, watch_s=0.05),
+        intervals=Intervals(active_poll_s=0.1, beat_s=0.2, lease_s=4.0),
         resamples=FEW,
     )
     try:

@@ -4,8 +4,7 @@ import asyncio
 from dataclasses import replace
 from datetime import datetime
 
-from service.errors import Conflict, StoreUnavailable
-from service.store import keys as stored
+from service.errors import StoreUnavailable
 from service.store.keys import Key
 
 
@@ -26,12 +25,6 @@ class MemoryKeys:
     async def add(self, key: Key) -> None:
         """Store a key."""
         self._check()
-        same = [key_ for key_ in self._keys.values() if key_.scope == key.scope]
-        if len(same) >= stored.MAX_KEYS:
-            ended = [key_ for key_ in same if key_.state(key.created_at) != "valid"]
-            if not ended:
-                raise Conflict("There are too many keys of this scope.")
-            del self._keys[ended[0].id]
         self._keys[key.id] = key
 
     async def list_all(self) -> list[Key]:

@@ -1,6 +1,5 @@
 """The operator's routes on a store in a file, and requests to them."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,6 +17,7 @@ from service.calibration.files import UploadLimits
 from service.jobs.model import JobOptions
 from service.llm.port import Sampling
 from service.scoring.score import Serving
+from tests.support.following import followed
 from tests.support.keys import MemoryKeys
 from tests.support.sqlite_store import SqliteStore
 
@@ -71,10 +71,7 @@ def upload(data: bytes, name: str = "dev.jsonl") -> dict[str, Any]:
 async def ended(http: httpx.AsyncClient, posted: httpx.Response) -> dict[str, Any]:
     """Wait until the submitted job has ended, and return it."""
     assert posted.status_code == 202, posted.text
-    async with asyncio.timeout(120):  # the stream of events ends with its job
-        lines = (await http.get(f"{posted.headers['Location']}/events")).text.splitlines()
-    job: dict[str, Any] = json.loads([line for line in lines if line.startswith("data:")][-1][5:])
-    return job
+    return await followed(http, posted.json()["id"])
 
 
 def problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:

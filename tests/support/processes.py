@@ -12,6 +12,7 @@ from pathlib import Path
 
 from service.calibration.calibration import Calibration
 from service.jobs.model import Job, JobOptions
+from tests.support.following import states
 from tests.support.job_worker import LoggingLLM, Replica, dev_rows, replica
 from tests.support.task_engine import TaskEngine
 
@@ -101,7 +102,7 @@ async def idle_replica(url: str) -> AsyncIterator[Replica]:
 async def ended(made: Replica, job: Job) -> Job:
     """Wait for the job to succeed and return its last state."""
     async with asyncio.timeout(300):
-        async for state in made.jobs.events(job.id):
+        async for state in states(made.jobs, job.id):
             last = state
     assert last.state == "succeeded", last
     return last

@@ -26,7 +26,7 @@ from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.task_engine import TaskEngine
 
 ORTHOGONAL = 8  # dimensions
-INTERVALS = Intervals(active_poll_s=0.1, beat_s=0.1, lease_s=1.0, watch_s=0.05)
+INTERVALS = Intervals(active_poll_s=0.1, beat_s=0.1, lease_s=1.0)
 
 
 def orthogonal() -> FakeEmbedder:

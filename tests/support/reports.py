@@ -1,15 +1,9 @@
-"""Reports of small synthetic worlds, stored in tests/data and made by the real pipeline.
+"""Reports of small synthetic worlds, made by the real pipeline, once for each process."""
 
-    python -m tests.support.reports
-
-makes them again; tests/golden/test_stored_reports.py compares them with the pipeline.
-"""
-
-import json
-from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -30,7 +24,6 @@ from service.spectral.dev_set import Answers
 from tests.support import decisions, evidence, worlds
 from tests.support.decisions import TARGET
 
-FOLDER = Path(__file__).parents[1] / "data"
 ROWS, SAMPLES, DIMENSION, MEANINGS = 120, 6, 16, 4
 FEW = Resamples(*[20] * 7)  # the minimum for a band
 MADE_AT = datetime(2026, 11, 1, 12, 30, tzinfo=UTC)
@@ -38,22 +31,22 @@ MADE_AT = datetime(2026, 11, 1, 12, 30, tzinfo=UTC)
 
 def small_report(*, with_active: bool = False) -> dict[str, Any]:
     """Return a copy of a report with three maps, and optionally a previously active calibration."""
-    return _sent("report_active" if with_active else "report")
+    return _sent(_small_report(with_active))
 
 
 def deciding_report() -> dict[str, Any]:
     """Return a copy of a report with enough verdicts for a model of P(correct)."""
-    return _sent("report_deciding")
+    return _sent(_deciding_report())
 
 
 def evidence_report() -> dict[str, Any]:
     """Return a copy of a report from a world in which the evidence map is the best."""
-    return _sent("report_evidence")
+    return _sent(_evidence_report())
 
 
 def evaluation_results() -> dict[str, Any]:
     """Return a copy of results with all experiments."""
-    return _stored("evaluation")
+    return deepcopy(_evaluation())
 
 
 def one_class_report(right: bool) -> dict[str, Any]:
@@ -62,32 +55,30 @@ def one_class_report(right: bool) -> dict[str, Any]:
     report["data"]["accuracy"] = float(right)
     for row in report["served"]:
         nothing = {"value": None, "low": None, "high": None}
-        row |= {"rejection_area": None, "auroc_lambda_max": {**nothing}, "auroc_entropy": {**nothing}}
+        row |= {"auroc_lambda_max": {**nothing}, "auroc_entropy": {**nothing}}
     for at in report["correctness"]["by_num_samples"]:
         counts = (60, 0) if right else (0, 60)
         at |= {"why_none": "one_kind", "right": counts[0], "wrong": counts[1], "log_loss": None}
     return report
 
 
-def _sent(name: str) -> dict[str, Any]:
-    """Return a stored report as the route sends it."""
-    return _stored(name) | {"now": {"active": False, "activated_at": None}, "verdicts": None}
+def _sent(report: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy of a report as the route sends it."""
+    return deepcopy(report) | {"now": {"active": False, "activated_at": None}, "verdicts": None}
 
 
-def _stored(name: str) -> Any:
-    return json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
-
-
+@cache
 def _evidence_report() -> dict[str, Any]:
     material = evidence.material(evidence.drawn())
-    fitted = fit_all(material, "auto", resamples=FEW)
+    fitted = fit_all(material, "auto")
     made = _calibration(fitted, evidence.SAMPLES, evidence="token_sums")
     return _reported(fitted, made, evidence.ROWS)
 
 
+@cache
 def _deciding_report() -> dict[str, Any]:
     material = decisions.judged_material(decisions.judged_rows(300))
-    fitted = fit_all(material, "auto", resamples=FEW)
+    fitted = fit_all(material, "auto")
     made = _calibration(fitted, 4)
     return _reported(fitted, made, 300)
 
@@ -109,20 +100,22 @@ def _reported(
     return make_report(fitted, made, context, promotion, TARGET, num_rows=rows)
 
 
+@cache
 def _small_report(with_active: bool) -> dict[str, Any]:
     material = small_material()
-    active = _calibration(fit_all(material, "temperature", resamples=FEW)) if with_active else None
-    fitted = fit_all(material, "depolarized", active=active, resamples=FEW)
+    active = _calibration(fit_all(material, "temperature")) if with_active else None
+    fitted = fit_all(material, "depolarized", active=active)
     return _reported(fitted, _calibration(fitted), ROWS + 2, active)
 
 
+@cache
 def _evaluation() -> dict[str, Any]:
     dev, test = (worlds.split(worlds.rows(count, seed=seed)) for count, seed in ((40, 1), (45, 2)))
     return make_results(Evaluation(dev, test, resamples=FEW), (40, 45), origin())
 
 
 def origin() -> dict[str, Any]:
-    """Return the origin of the stored results."""
+    """Return the origin of the results."""
     files: dict[str, Any] = {
         name: {"name": f"{name}.jsonl", "sha256": digit * 64, "answers_from": "file"}
         for name, digit in (("dev", "0"), ("test", "1"))
@@ -135,15 +128,6 @@ def origin() -> dict[str, Any]:
         "answers": None,
         "embedder": asdict(EmbedderIdentity("<b>an</b>/embedder", "r1", 24, "float32")),
     }
-
-
-MADE: dict[str, Callable[[], Any]] = {
-    "report": lambda: _small_report(False),
-    "report_active": lambda: _small_report(True),
-    "report_deciding": _deciding_report,
-    "report_evidence": _evidence_report,
-    "evaluation": _evaluation,
-}
 
 
 def small_material() -> DevSet:
@@ -192,8 +176,3 @@ def _calibration(fitted: Fitted, num_samples: int = SAMPLES, *, evidence: str = 
         evidence=fitted.evidence_table,
         selectors=fitted.selectors() if num_samples != SAMPLES else {},
     )
-
-
-if __name__ == "__main__":
-    for name, make in MADE.items():
-        (FOLDER / f"{name}.json").write_text(json.dumps(make(), ensure_ascii=False) + "\n", "utf-8")

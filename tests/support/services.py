@@ -127,12 +127,10 @@ class Service:
         return job
 
     def until(self, job_id: str, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """Follow the job's events until one satisfies the condition, or to the last."""
-        with self.http.stream("GET", f"/jobs/{job_id}/events") as events:
-            for line in events.iter_lines():
-                if line.startswith("data:") and condition(job := httpx.Response(200, text=line[5:]).json()):
-                    return dict(job)
-        return self.job(job_id)
+        """Poll the job until it satisfies the condition or has ended, and return it."""
+        while not condition(job := self.job(job_id)) and not job["finished_at"]:
+            time.sleep(0.05)
+        return job
 
     def ended(self, job_id: str) -> dict[str, Any]:
         return self.until(job_id, lambda job: bool(job["finished_at"]))

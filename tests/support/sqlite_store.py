@@ -98,7 +98,7 @@ class SqliteStore:
         self.runs = SqlJobs(self.database, self.stored)
         drawer = Drawer(FakeLLM(), FakeEmbedder(), self.runs, Serving(10, Sampling(), Sampling()))
         steps = JobSteps(self.runs, drawer, {}, slots=1)
-        self.jobs = DurableJobs(self.runs, steps, IdleEngine(), poll_s=0.01)
+        self.jobs = DurableJobs(self.runs, steps, IdleEngine())
         self.kept = MemoryKept()
         self.keys = MemoryKeys()
 

@@ -67,7 +67,6 @@ async def test_calibration_on_supplied_answers(bench: Bench) -> None:
         "answers": 240,
         "distinct_mean": report["data"]["distinct_mean"],
         "truncated": 0.0,
-        "empty": 0.0,
         "references_mean": 1.0,
         "correct_from": "rule",
         "accuracy": 0,
@@ -175,8 +174,7 @@ async def test_rows_of_mixed_length(bench: Bench) -> None:
     assert (data["rows"], data["usable"], data["rows_full"]) == (50, 50, 46)
     assert "short_rows" in codes(report)
     only_full, _ = await bench.run(rows[:46], JobOptions(activate="never"))
-    assert calibration_.parameters[6] == only_full.parameters[6]
-    assert calibration_.parameters[3] != only_full.parameters[3]
+    assert calibration_.parameters == only_full.parameters
 
 
 async def test_too_few_rows_with_enough_answers(bench: Bench) -> None:
@@ -189,19 +187,24 @@ async def test_too_few_rows_with_enough_answers(bench: Bench) -> None:
         await bench.jobs.submit(rows, JobOptions(num_samples=4))
 
 
-async def test_several_references_and_empty_answers(bench: Bench) -> None:
-    bench.embedder.empty_answers = "outcome"
+async def test_several_references_and_blank_answers_which_do_not_count(bench: Bench) -> None:
     rows = [
         replace(row, references=(*row.references, "other"), samples=(*(row.samples or ())[:4], "", ""))
         for row in made_rows()
     ]
     calibration_, report = await bench.run(rows)
-    assert report["data"]["empty"] == pytest.approx(1 / 3)
+    assert (report["data"]["num_samples"], report["data"]["answers"]) == (4, 4 * len(rows))
     assert report["data"]["references_mean"] == 2
-    assert "empty" in codes(report)
     assert calibration_.fingerprint.embedder_dimension == 24
     assert bench.embedder.calls
     assert all("" not in call for call in bench.embedder.calls)
+
+
+async def test_rows_with_a_blank_answer_are_left_out(bench: Bench) -> None:
+    """Their verdict is about a text that does not count."""
+    rows = [replace(row, answer="\u200b " if i < 4 else None) for i, row in enumerate(made_rows())]
+    _, report = await bench.run(rows)
+    assert (report["data"]["rows"], report["data"]["usable"]) == (len(rows), len(rows) - 4)
 
 
 async def test_if_better_keeps_calibration_for_larger_numbers_of_answers(bench: Bench) -> None:

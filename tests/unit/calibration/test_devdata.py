@@ -6,7 +6,6 @@ import io
 import json
 import tracemalloc
 
-import numpy as np
 import pytest
 
 from service.calibration.files import UploadLimits, check_size, read_examples, read_file
@@ -54,16 +53,6 @@ class TestRows:
         )
         assert rows_of(write_row(read)) == [read]
 
-    def test_claims_of_earlier_versions_are_read_without_removed_logprobs(self):
-        claim = {"text": "a is b", "correct": True}
-        (read,) = rows_of(
-            jsonl([{"prompt": "p", "claims": [claim | {"logprob_per_word": -1.0, "least_logprob": -2.0}]}])
-        )
-        assert read.claims == (ClaimIn(**claim),)
-        of_facts = {"fact_logprob": -1.0, "least_logprob": -0.5}
-        (read,) = rows_of(jsonl([{"prompt": "p", "claims": [claim | of_facts | {"logprob_per_word": -1.0}]}]))
-        assert read.claims == (ClaimIn(**claim, **of_facts),)
-
     @pytest.mark.parametrize(
         ("changed", "field", "message"),
         [
@@ -78,7 +67,7 @@ class TestRows:
             (
                 {"prompt": ..., "messages": [{"role": "user", "contents": "Q?"}]},
                 "messages",
-                "0.contents: is not a field; did you mean `content`?",
+                "0.contents: is not a field",
             ),
             (
                 {"prompt": ..., "messages": [{"role": "assistant", "content": "A"}]},
@@ -90,7 +79,11 @@ class TestRows:
             ({"logprobs": [-1.0] * 2, "logprob": [-1.0] * 2}, "logprob", "another name of logprobs"),
             ({"samples": ["a", "b"], "logprob": [-1.0, 0.02]}, "logprob", "less than or equal to 0.01"),
             ({"answer_logprob": -1.0}, "answer_logprob", "needs answer"),
-            ({"promt": "a"}, "promt", "(did you mean 'prompt'?); known are prompt, messages, claims"),
+            (
+                {"promt": "a", "other": 1},
+                "promt",
+                "unknown: 'promt', 'other'; known are prompt, messages, claims",
+            ),
         ],
     )
     def test_invalid_field_is_named(self, changed, field, message):
@@ -149,9 +142,9 @@ class TestCsv:
 
     def test_every_column(self):
         text = (
-            "id,messages,reference,samples,answer,correct,answer_logprob,logprob,tokens\r\n"
+            "id,messages,reference,samples,answer,correct,answer_logprob,logprob\r\n"
             '7,"[{""role"": ""user"", ""content"": ""Q?""}]","[""a"", ""b""]","[""a"", """"]",a,Yes,-0.5,'
-            '"[-1, -2.5]",[]\r\n'
+            '"[-1, -2.5]"\r\n'
         )
         (row,) = rows_of(text.encode())
         assert row.messages == (Message("user", "Q?"),)
@@ -159,32 +152,15 @@ class TestCsv:
         assert (row.id, row.answer, row.correct, row.answer_logprob) == ("7", "a", True, -0.5)
 
     @pytest.mark.parametrize(
-        "printed",
-        [
-            json.dumps,
-            str,
-            lambda texts: str(tuple(texts)),
-            lambda texts: str(np.array(texts)),
-            lambda texts: repr(np.array(texts)),
-            lambda texts: repr(np.array(texts, dtype=object)).replace("array", "np.array"),
-            lambda texts: str([np.str_(text) for text in texts]),
-            lambda texts: str({"text": texts, "answer_start": [3, 17]}),
-            lambda texts: json.dumps({"answer_start": [3, 17], "text": texts}),
-            lambda texts: str({"text": np.array(texts, dtype=object), "answer_start": np.array([3])}),
-        ],
-    )
-    @pytest.mark.parametrize(
         "texts",
         [
             ["Paris", "City of Light"],
             ["d'Arc", 'a "b"', "Ü, [x], dtype=(y)"],
             ["\u200b\x00\n\\ True 1. 2", "\U000e0001"],
-            ["a" * 90, "b" * 90],
-            ["c", "d"] * 4,
         ],
     )
-    def test_lists_as_text_are_read(self, printed, texts):
-        for rows in in_both_formats(printed(texts)):
+    def test_json_lists_as_text_are_read(self, texts):
+        for rows in in_both_formats(json.dumps(texts)):
             assert rows_of(rows)[0].references == tuple(texts)
 
     @pytest.mark.parametrize(
@@ -210,6 +186,10 @@ class TestCsv:
         "text",
         [
             "[Paris, City of Light]",
+            "['Paris', 'City of Light']",
+            "('Paris', 'City of Light')",
+            "['Paris' 'City of Light']",
+            "array(['Paris', 'City of Light'], dtype=object)",
             "['Paris', 'City of Li",
             "['a' 'b' ... 'y' 'z']",
             "['Paris', nan]",
@@ -253,10 +233,9 @@ class TestCsv:
     @pytest.mark.parametrize(
         ("header", "message"),
         [
-            (b"context,prompt,reference", "unknown field 'context'"),
+            (b"context,prompt,reference,source", "unknown: 'context', 'source'; known are prompt"),
             (b"context,prompt,reference", "leave out others"),
             (b"prompt\treference", "must be separated by commas"),
-            (b"promt,reference", "'promt' (did you mean 'prompt'?)"),
             (b"prompt,answer", "must name the columns prompt (or messages) and reference"),
             (b"prompt;reference", "must be separated by commas"),
             (b"prompt,reference,prompt", "twice"),
@@ -291,17 +270,16 @@ class TestFiles:
         reason = problems(json.dumps(good(1)[0], indent=2).encode())[0][2]
         assert "each line must hold a whole row" in reason
 
-    @pytest.mark.parametrize("pack", [bytes, gzip.compress])
     @pytest.mark.parametrize("data", [b"", b"\n\n"])
-    def test_empty_file_is_refused(self, data, pack):
-        assert "the file is empty" in refused(pack(data)).detail
+    def test_empty_file_is_refused(self, data):
+        assert "the file is empty" in refused(data).detail
 
     @pytest.mark.parametrize(
         ("data", "line"),
         [
             (bytes(range(128, 256)) * 20, 1),
             (jsonl(good(40)).decode().encode("utf-16"), 1),
-            (gzip.compress(gzip.compress(jsonl(good(40)), mtime=0), mtime=0), 1),
+            (gzip.compress(jsonl(good(40)), mtime=0), 1),
             (jsonl(good(2)) + b'{"prompt": "caf\xe9?", "reference": "a"}\n', 3),
             (b'prompt,reference\nQ?,a\n"Q"?,a\n', 3),
             (b'prompt,reference\nQ?,a\n"Q?,a\n', 3),
@@ -312,18 +290,10 @@ class TestFiles:
         ((named, field, _),) = problems(data)
         assert (named, field) == (line, None)
 
-    def test_gzip(self):
-        assert len(rows_of(gzip.compress(jsonl(good(2))) + gzip.compress(jsonl(good(2, 2))))) == 4
-        assert len(rows_of(gzip.compress(b"prompt,reference\nQ?,a\n"))) == 1
-        packed = gzip.compress(jsonl(good(400)))
-        for bad in (packed[:-20], packed[:-6] + b"\x00" * 6, packed[:20] + b"\xff" * 20 + packed[40:]):
-            assert "damaged" in refused(bad).detail
-
     @pytest.mark.parametrize(
         ("data", "limits", "extra"),
         [
             (jsonl(good(100)), {"max_bytes": 1000}, {"limit_bytes": 1000}),
-            (gzip.compress(b"{" + b" " * 1001 + b"}", mtime=0), {"max_bytes": 1000}, {"limit_bytes": 1000}),
             (jsonl(good(11)), {"max_rows": 10}, {"limit_rows": 10}),
             (b"prompt,reference\n" + b"\r\n" * 30, {"max_lines": 30}, {"limit_lines": 30}),
         ],
@@ -335,7 +305,7 @@ class TestFiles:
 
     def test_memory_stays_flat(self):
         line = json.dumps({"prompt": "x" * 100_000, "reference": "a"}).encode() + b"\n"
-        file = io.BytesIO(gzip.compress(line * 300))
+        file = io.BytesIO(line * 300)
         tracemalloc.start()
         try:
             assert sum(1 for _ in read_file(file).rows()) == 300

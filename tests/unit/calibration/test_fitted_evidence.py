@@ -3,7 +3,6 @@
 import math
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,14 +13,11 @@ from service.errors import InvalidDevData
 from service.jobs.model import JobOptions
 from tests.support.evidence import SAMPLES, TellingLLM, by_evidence, drawn, material, rows
 from tests.support.pipeline import Bench, bench_in
-from tests.support.reports import FEW
-
-fit = partial(fit_all, resamples=FEW)
 
 
 @pytest.fixture(scope="module")
 def auto() -> Fitted:
-    return fit(material(), "auto")
+    return fit_all(material(), "auto")
 
 
 def test_auto_chooses_the_evidence_map_if_it_is_best(auto: Fitted) -> None:
@@ -36,11 +32,11 @@ def test_auto_chooses_the_evidence_map_if_it_is_best(auto: Fitted) -> None:
 def test_active_evidence_calibration_is_compared_as_served(auto: Fitted) -> None:
     table = auto.evidence_table
     active = replace(by_evidence(), num_samples=SAMPLES, parameters=auto.parameters, evidence=table)
-    again = fit(material(), "auto", active=active)
+    again = fit_all(material(), "auto", active=active)
     assert list(again.maps.risks)[-1] == "active"
     # Fitted on all rows, it is no worse than maps fitted without a fold.
     assert again.maps.risks["active"].mean() < again.maps.risks["evidence"].mean()
-    silent = fit(material(drawn(tells=False)), "auto", active=active)
+    silent = fit_all(material(drawn(tells=False)), "auto", active=active)
     assert silent.maps.risks["active"].mean() > again.maps.risks["active"].mean() + 0.05
 
 
@@ -49,12 +45,12 @@ def test_auto_falls_back_without_a_logprob(spoilt: float | None) -> None:
     stored = drawn()
     draws = (replace(stored[5].draws[0], total_logprob=spoilt), *stored[5].draws[1:])
     made = material([*stored[:5], replace(stored[5], draws=draws), *stored[6:]])
-    fit_ = fit(made, "auto")
+    fit_ = fit_all(made, "auto")
     assert fit_.method in ("depolarized", "temperature")
     assert "evidence" not in fit_.maps.fits
     assert str(fit_.rows.why_no_evidence()).startswith("1 of 80 prompts")
     with pytest.raises(InvalidDevData, match="1 of 80 prompts"):
-        fit(made, "evidence")
+        fit_all(made, "evidence")
 
 
 @pytest.fixture

@@ -10,31 +10,30 @@ from service.calibration.calibration import answer_features
 from service.calibration.labels import LabelledRows
 from service.calibration.material import DevSet, all_texts, assemble
 from service.calibration.rows import DevRow
-from service.embedding.port import LLM, distinct, outcome_vectors, with_candidate
+from service.embedding.port import distinct
 from service.llm.port import Draw, Generation
 from service.scoring.choice import ServedCalibration
-from service.scoring.judging import Observation, evidence_of, find_modes, judge, of_candidate
+from service.scoring.judging import evidence_of, find_modes, judge, of_candidate
 from service.spectral.correctness_model import AGREEMENT, sigmoid
 from service.spectral.evidence import EvidenceMap
 from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap, born_probability_of, spectrum
 from tests.support.calibrations import calibration
 from tests.support.decisions import selector
-from tests.support.fakes import FakeEmbedder
 from tests.support.first_answers import first_answers
 
 D, M = 12, 6
-TEXTS = ("Paris", "Lyon", "the city of Nice", "", "Lille")
+TEXTS = ("Paris", "Lyon", "the city of Nice", "Nancy", "Lille")
 
 
 def rows(count: int = 40, *, logprobs: bool = True) -> list[DevRow]:
-    """Return rows of all kinds: with an own answer, possibly empty, with a verdict, and with neither."""
+    """Return rows of all kinds: with an own answer, drawn or not, with a verdict, and with neither."""
     rng = np.random.default_rng(5)
     made = []
     for i in range(count):
         drawn = rng.choice(len(TEXTS), M, p=rng.dirichlet(np.ones(len(TEXTS))))
         totals = -rng.gamma(2.0, 1.0, M) if logprobs else [None] * M
         draws = tuple(Draw(TEXTS[k], total_logprob=t) for k, t in zip(drawn, totals, strict=True))
-        answer = (None, " Metz ", TEXTS[drawn[0]], "")[i % 4]
+        answer = (None, " Metz ", TEXTS[drawn[0]], "Metz")[i % 4]
         row = DevRow(i + 1, None, ("Paris",), prompt=f"q{i}", answer=answer, correct=(None, True)[i % 3 == 1])
         made.append(replace(row, draws=draws[: M - (i % 7 == 6)], complete=True))
     return made
@@ -43,8 +42,8 @@ def rows(count: int = 40, *, logprobs: bool = True) -> list[DevRow]:
 def vectors_of(texts: Sequence[str]) -> np.ndarray:
     rng = np.random.default_rng(1)
     vectors = {text: rng.standard_normal(D) + 0.7 for text in (*TEXTS, "Metz", "else", "I don't know.")}
-    made = np.stack([vectors[text] / np.linalg.norm(vectors[text]) for text in texts if text])
-    return outcome_vectors(texts, made.astype(np.float32))
+    made = np.stack([vectors[text] / np.linalg.norm(vectors[text]) for text in texts])
+    return made.astype(np.float32)
 
 
 def material(stored: Sequence[DevRow]) -> DevSet:
@@ -115,61 +114,6 @@ def test_text_judged_by_itself_has_the_features_of_a_score(
         judgement, _ = judge(observation, None)
         expected = float(sigmoid(np.asarray(columns[AGREEMENT])[i]))
         assert judgement.probability_correct == pytest.approx(expected, rel=1e-12)
-
-
-def observed(row: DevRow, m: int, applied: ServedCalibration) -> Observation:
-    """Return the observation of a score by the first m answers, with the row's `answer` as candidate."""
-    texts, index = distinct([draw.text for draw in row.draws[:m]])
-    candidate = (row.answer or "").strip()
-    known = with_candidate(texts, candidate)
-    all_texts_ = distinct([*known, *TEXTS, "Metz"])[0]
-    space = vectors_of(all_texts_)[: len(known)]
-    found = spectrum(space[: len(texts)], np.bincount(index), dimension=D)
-    generation, evidence = Generation(row.draws[:m], m, ""), evidence_of(row.draws[:m], index)
-    return Observation(
-        generation,
-        texts,
-        index,
-        candidate,
-        known,
-        space,
-        found,
-        applied,
-        evidence,
-        candidate_logprob=row.answer_logprob,
-    )
-
-
-@pytest.mark.parametrize("m", [1, 3, M])
-def test_answer_that_counts_has_the_same_features_in_training_and_in_a_score(m: int) -> None:
-    map_ = EvidenceMap(0.9, -0.2, 0.5)
-    made = first_answers(material([row for row in with_own_logprobs() if row.answer is not None]), M)
-    counting = LabelledRows(made).counting_answer()
-    assert counting is not None
-    judged = counting.at(m + 1)
-    assert judged.supported.all() and len(judged) == len(made.full) > 20
-    columns = np.asarray(judged.columns(map_)[AGREEMENT])
-    better = {"none": None, "by the answer's log-probability": selector(map_, "given")}
-    scores: dict[str, list[float | None]] = {name: [] for name in better}
-    for row in made.rows:
-        for name, with_logprobs in better.items():
-            selector_ = replace(selector(map_, "given"), with_logprobs=with_logprobs)
-            applied = ServedCalibration(replace(calibration(), selectors={m: selector_}), None)
-            judgement, _ = judge(observed(row, m, applied), None)
-            assert judgement.candidate is not None
-            scores[name].append(judgement.candidate.probability_correct)
-    assert scores["by the answer's log-probability"] == pytest.approx(sigmoid(columns).tolist(), rel=1e-9)
-    assert scores["none"] != scores["by the answer's log-probability"] and None in scores["none"]
-
-
-def test_answers_count_only_if_each_has_a_log_probability() -> None:
-    stored = [row for row in with_own_logprobs() if row.answer is not None]
-    assert LabelledRows(material(stored)).counting_answer() is not None
-    for lacking in (None, "else", stored[0].draws[0].text):
-        changed = [replace(stored[0], answer=lacking, answer_logprob=None), *stored[1:]]
-        assert LabelledRows(material(changed)).counting_answer() is None
-    by_llm = replace(FakeEmbedder(D).identity, kernel=LLM)
-    assert LabelledRows(replace(material(stored), made_by=by_llm)).counting_answer() is None
 
 
 def test_first_answers_keep_logprobs_if_a_later_one_has_none() -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from service.calibration.rows import ROW, DevRow, Verdict
 from service.claims.verdicts import correct, is_too_long, verdict
 
 WRONG = [
@@ -95,19 +94,6 @@ def test_the_surest_rule_is_named_whatever_the_order_of_the_references() -> None
     for turned in (references, references[::-1]):
         assert verdict("Newton", turned) == "equal"
         assert verdict("It was Newton", turned) == "contains"
-
-
-def test_verdicts_of_earlier_versions_are_read() -> None:
-    def stored(why: str) -> DevRow:
-        row = {"line": 1, "id": None, "references": ["Paris"]}
-        return ROW.validate_python(
-            row | {"verdict": {"answer": "Paris", "correct": True, "why": why, "rouge_l": 0.5}}
-        )
-
-    rules = {"given": "given", "reference_contained": "contains", "rouge_l": "rouge_l", "none": "none"}
-    assert {why: stored(why).verdict for why in rules} == {
-        why: Verdict("Paris", True, rule) for why, rule in rules.items()
-    }
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ class Case:
 
     async def again(self) -> Job:
         """Sample once more, as in a retry."""
-        if (await self.job()).finished:
+        if (await self.job()).finished_at:
             await self.store.retry(self.job_id)
         return await self.draw()
 
@@ -152,7 +152,7 @@ async def over_http(*script: Behaviour, default: Behaviour) -> AsyncIterator[Htt
 
 def test_setups_are_compared_without_fields_known_only_from_answers() -> None:
     def fingerprint(model: str, omitted: tuple[str, ...] = (), shape: str = "s") -> Fingerprint:
-        return service_fingerprint(LLMIdentity(model, "chat", shape, "", omitted), Sampling(), IDENTITY)
+        return service_fingerprint(LLMIdentity(model, "chat", shape, omitted), Sampling(), IDENTITY)
 
     bound, without = fingerprint("m1"), fingerprint("m2", ("top_k",))
     assert bound.differs(without) == ["model", "sampling.top_k"]

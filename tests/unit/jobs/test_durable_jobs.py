@@ -27,6 +27,7 @@ from service.scoring.score import Serving
 from service.store.database import Database, store_url
 from tests.support.calibrations import calibration, rows
 from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.following import states
 from tests.support.pipeline import QUICK
 from tests.support.postgres import Cluster
 from tests.support.task_engine import TaskEngine
@@ -73,7 +74,7 @@ class Queue:
         serving = Serving(2, Sampling(), Sampling())
         drawer = Drawer(self.llm, FakeEmbedder(), self.store, serving, patience=QUICK)
         steps = JobSteps(self.store, drawer, self.finisher.finish, slots=2, wait_s=0.01)
-        self.jobs = DurableJobs(self.store, steps, engine, beat_s=beat_s, poll_s=0.01)
+        self.jobs = DurableJobs(self.store, steps, engine, beat_s=beat_s)
 
     async def submit(self) -> Job:
         job, created = await self.jobs.submit(rows(samples=("a", "b")), JobOptions())
@@ -81,7 +82,7 @@ class Queue:
         return job
 
     async def ended(self, job: Job) -> list[Job]:
-        return [state async for state in self.jobs.events(job.id)]
+        return [state async for state in states(self.jobs, job.id)]
 
 
 @asynccontextmanager
@@ -162,7 +163,7 @@ async def test_cancelling_stops_the_work(queue: Queue) -> None:
         await queue.jobs.cancel(after[-1].id)
     assert await queue.jobs.cancel("job_none") is None
     assert await queue.store.get("job_none") is None
-    assert [state async for state in queue.jobs.events("job_none")] == []
+    assert [state async for state in states(queue.jobs, "job_none")] == []
     gc.collect()
     assert complaints == []
 

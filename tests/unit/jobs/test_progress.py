@@ -5,11 +5,11 @@ import threading
 
 import pytest
 
+from service.calibration.fitting import OnDone
 from service.errors import StoreUnavailable
 from service.jobs import calibrator
 from service.jobs.calibrator import BrokenOffError, in_thread
 from service.jobs.store import JobEndedError
-from service.spectral.subsets import OnDone
 
 pytestmark = pytest.mark.usefixtures("bounded")
 

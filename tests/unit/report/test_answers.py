@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from sklearn.metrics import log_loss, roc_auc_score
 
+from lab.two_files import TwoFiles
 from service.calibration import fitting
-from service.calibration.diagnostics import CrossValidated, EvaluationContext, Split
+from service.calibration.diagnostics import CrossValidated, Split
 from service.calibration.fitting import Stream, fit_all
 from service.calibration.labels import LabelledRows
 from service.report.report import figures
@@ -27,7 +28,7 @@ def answers(bench):
 
 
 def context(dev, test):
-    return EvaluationContext(dev, test, resamples=FEW)
+    return TwoFiles(dev, test, resamples=FEW)
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +85,7 @@ def test_text_judged_by_itself_is_compared_with_samples(bench, results_):
 def test_no_samples_are_recommended_only_if_all_judge_one_text(has_answers):
     """Without answers in the rows, the first sample judges itself, while others judge the dominant answer."""
     whole = Split(LabelledRows(judged_material(judged_rows(160) if has_answers else by_first_answers(160))))
-    study = CrossValidated(fit_all(whole.material, "evidence", resamples=FEW), resamples=FEW)
+    study = CrossValidated(fit_all(whole.material, "evidence"), resamples=FEW)
     own_row = row(answers(study), 0, "probability_correct", "evidence")
     texts, columns = whole.rows.at(0), defaultdict(lambda: np.empty(160))
     for k in range(5):

@@ -87,7 +87,6 @@ def test_every_plot_is_an_image_with_a_title_and_description(page: str) -> None:
     maps = ("raw", "temperature", "depolarized")
     assert set(svgs_) == {
         *(f"{kind}-{name}" for kind in ("projection", "correctness") for name in maps),
-        "rejection",
     }
     for name, svg in svgs_.items():
         assert svg.attrib["role"] == "img"
@@ -102,9 +101,8 @@ def test_every_plot_is_an_image_with_a_title_and_description(page: str) -> None:
 def test_page_shows_setup_and_data(page: str, report: dict[str, Any]) -> None:
     text, fit = words(page), report["fits"]["depolarized"]
     assert fit["depolarization"] is not None
-    for estimate in (fit["temperature"], fit["depolarization"], report["fits"]["temperature"]["temperature"]):
-        figures = [number(estimate[part]) for part in ("value", "low", "high")]
-        assert f"{figures[0]} ({figures[1]} to {figures[2]})" in text
+    for value in (fit["temperature"], fit["depolarization"], report["fits"]["temperature"]["temperature"]):
+        assert number(value) in text
     for name in ("2026-11-01 12:30 UTC", "Rows in the file 122", "720, drawn by the service", "a/model"):
         assert name in text
     assert 'sampling.stop ["\\n"]' in text
@@ -115,10 +113,6 @@ def test_best_value_of_each_row_is_marked_in_text(page: str, report: dict[str, A
     lines = {line["name"]: line["cells"] for line in compare(report["served"])}
     ece = [row["projection_ece"] for row in report["served"]]
     assert [cell["best"] for cell in lines["Projection ECE"]] == [value == min(ece) for value in ece]
-    area = [row["rejection_area"] or 0 for row in report["served"]]
-    assert [cell["best"] for cell in lines["Accuracy-rejection area"]] == [
-        number(a) == number(max(area)) for a in area
-    ]
     assert not any(cell["best"] for cell in lines["Mean λmax"])
     assert f'<span class="best">{number(min(ece))}</span> <span class="tag">best</span>' in page
 
@@ -144,8 +138,6 @@ def test_opening_shows_the_change(report: dict[str, Any], text: str | None) -> N
     page = render(report)
     assert ("What would improve the result?" in page) == (text is not None)
     assert text is None or f"<dd>{text}</dd>" in page
-    del report["opening"]["change"]  # a report of an earlier release
-    assert "What would improve the result?" not in render(report)
 
 
 def test_every_text_of_others_is_escaped(report: dict[str, Any], page: str) -> None:
@@ -170,24 +162,11 @@ def test_labels_of_one_class(right: bool) -> None:
     assert "nan" not in text.lower().split()
 
 
-def test_report_of_an_older_version_opens(report: dict[str, Any]) -> None:
-    """It has the figures of Algorithm 1, too."""
-    page = render(report)
-    null: dict[str, Any] = {"mean": None, "low": None, "high": None, "p_value": None, "draws": 100}
-    for row in report["served"]:
-        row |= {"algorithm1_ece": 0.1, "algorithm1_drawn": null, "algorithm1_rescaled": null}
-        row |= {"cluster_sizes": [2, 3], "singletons": 1}
-    report["curves"]["algorithm1"] = {row["map"]: [] for row in report["served"]}
-    assert render(report) == page
-
-
 def test_missing_intervals_and_bounds_are_shown(report: dict[str, Any]) -> None:
     fit = report["fits"]["depolarized"]
-    fit["temperature"] = {"value": 50.0, "low": None, "high": None}
     fit["at_bound"] = ["temperature"]
     report["decision"]["difference"] = {"value": None, "low": None, "high": None}
     text = words(render(report))
-    assert "50.000 no interval" in text
     assert "optimum on a bound: temperature" in text
     assert "risk — nats" in text
 
@@ -292,11 +271,7 @@ def test_evidence_map_is_shown_with_the_others() -> None:
     report = evidence_report()
     page, fit = render(report), report["fits"]["evidence"]
     for name, letter in (("intercept", "a"), ("slope", "b")):
-        result = fit[name]
-        assert (
-            f"{letter} = {number(result['value'])} ({number(result['low'])} to {number(result['high'])})"
-            in (words(page))
-        )
+        assert f"{letter} = {number(fit[name])}" in words(page)
     assert {f"{kind}-evidence" for kind in ("projection", "correctness")} <= svgs(page).keys()
     assert "Answers T a b 1 1.000 " in section(page, "how-many")
     report["unfitted"] = {"evidence": "80 of 80 prompts lack one."}

@@ -8,12 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from service.report import plots
-from tests.support.reports import deciding_report, small_report
-
-
-@pytest.fixture
-def report() -> dict[str, Any]:
-    return small_report()
+from tests.support.reports import deciding_report
 
 
 @pytest.fixture
@@ -28,13 +23,6 @@ def painted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
         return axes
 
     return axes_of
-
-
-def test_end_markers_of_rejection_curves_are_not_clipped(report: dict[str, Any], painted: Any) -> None:
-    """Curves of 120 rows end at ten remaining rows, like the axis."""
-    axes = painted(plots.rejection, report["curves"]["rejection"])
-    assert axes.get_xlim()[1] == pytest.approx(110 / 120)
-    assert not any(line.get_clip_on() for line in axes.lines)
 
 
 def bins(*bands: tuple[float | None, float | None]) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from service.spectral.reliability import accuracy_rejection, auroc, resampled_aurocs
+from service.spectral.reliability import auroc, resampled_aurocs
 from service.spectral.resampling import ResampleCounts, percentile_interval
 
 
@@ -29,9 +29,8 @@ def test_noise_in_the_last_bits_is_a_tie():
     ],
 )
 def test_unusable_input_is_refused(scores, labels, message):
-    for function in (auroc, accuracy_rejection):
-        with pytest.raises(ValueError, match=message):
-            function(scores, labels)
+    with pytest.raises(ValueError, match=message):
+        auroc(scores, labels)
 
 
 def bootstrapped(scores, labels, rng, number=1000):
@@ -53,10 +52,3 @@ def test_interval_has_its_nominal_coverage():
     assert np.mean([drawn.std(ddof=1) for drawn in results]) == pytest.approx(
         np.std([auroc(*world) for world in worlds]), rel=0.25
     )
-
-
-def test_small_curve_by_hand():
-    curve = accuracy_rejection([0.9, 0.5, 0.7, 0.1], [1, 0, 1, 0])
-    assert curve.rejected.tolist() == [0, 0.25, 0.5, 0.75]
-    assert curve.accuracy == pytest.approx([1 / 2, 2 / 3, 1, 1])
-    assert curve.area == pytest.approx((1 / 2 + 2 / 3 + 2) / 4)

@@ -1,6 +1,4 @@
-from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,13 +15,7 @@ from service.spectral.fit import (
     minimize,
     objective,
 )
-from service.spectral.subsets import (
-    FittedMap,
-    fit_by_num_samples,
-    fitted_sizes,
-    with_totals,
-)
-from tests.unit.spectral.worlds import answers, calibrated_world, random_dev_set, seeds, spectra
+from tests.unit.spectral.worlds import calibrated_world, random_dev_set, seeds, spectra
 
 
 def random_rows(seed: int, prompts: int = 30) -> DevSpectra:
@@ -105,46 +97,3 @@ def test_intercept_at_its_bound_is_reported() -> None:
     fit = fit_evidence(two_kinds(1.0, 1.0))
     assert fit.map.intercept == pytest.approx(-12.0)
     assert "intercept" in fit.at_bound
-
-
-def recorded(size: int = 25, draws: int = 8, seed: int = 0) -> tuple[list, list[np.ndarray]]:
-    """Return repeated answers, with equal log-probabilities for equal texts."""
-    rng = np.random.default_rng(seed)
-    made = [answers(rng, draws) for _ in range(size)]
-    texts = [np.log(rng.dirichlet(np.ones(len(answers_.vectors) + 1))) for answers_ in made]
-    return made, [of[answers_.index] for answers_, of in zip(made, texts, strict=True)]
-
-
-def by_num_samples(made: Iterable, sums: Iterable, **options: Any) -> dict[int, FittedMap]:
-    return fit_by_num_samples(made, "evidence", log_probabilities=sums, dimension=16, **options)
-
-
-def test_the_seed_decides_and_short_prompts_serve_small_numbers_only() -> None:
-    made, sums = recorded()
-    tables = [by_num_samples(made, sums, seed=seed) for seed in (1, 1, 2)]
-    assert tables[0] == tables[1]
-    assert tables[0][3] != tables[2][3]
-    short, short_sums = recorded(4, draws=12, seed=1)
-    both = by_num_samples([*made, *short], [*sums, *short_sums], min_prompts=5)
-    assert max(both) == 8
-    with pytest.raises(ValueError, match="too few prompts"):
-        by_num_samples(made, sums, min_prompts=26)
-
-
-def test_log_probabilities_must_fit_the_answers() -> None:
-    made, sums = recorded(3)
-    with pytest.raises(ValueError, match="every answer drawn"):
-        with_totals(made, [*sums[:2], sums[2][:-1]])
-    with pytest.raises(ValueError, match="shorter"):
-        with_totals(made, sums[:2])
-    with pytest.raises(ValueError, match="log-probability"):
-        with_totals(made, [*sums[:2], np.full(8, np.nan)])
-
-
-def test_parameters_between_fitted_numbers_are_interpolated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.spectral.subsets.MAX_FITTED", 4)
-    table = by_num_samples(*recorded())
-    assert list(table) == list(range(1, 9))
-    for m in set(table) - {1, *fitted_sizes(8)}:
-        low, high = sorted([table[m - 1].slope, table[m + 1].slope])
-        assert low <= table[m].slope <= high

@@ -12,7 +12,6 @@ from service.spectral.fit import (
     Method,
     TemperatureRisk,
     assign_folds,
-    bootstrap,
     cross_validated_risks,
     fit,
     fit_depolarized,
@@ -64,16 +63,6 @@ def test_optimum_on_a_bound_is_reported() -> None:
 def test_methods_are_checked() -> None:
     with pytest.raises(ValueError, match="unknown method"):
         fit(random_dev_set(0), cast(Any, "platt"))
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_each_refit_is_the_fit_of_the_resampled_prompts(method: Method) -> None:
-    dev = random_dev_set(5)
-    bootstrap_ = bootstrap(dev, method, rng=np.random.default_rng(7), resamples=4)
-    counts = np.random.default_rng(7).multinomial(len(dev), np.full(len(dev), 1 / len(dev)), size=4)
-    for temperature, row in zip(bootstrap_.parameters["temperature"], counts, strict=True):
-        again = fit(dev.take(np.repeat(np.arange(len(dev)), row)), method).map
-        assert temperature == pytest.approx(again.temperature, rel=1e-5)
 
 
 def test_folds_are_of_equal_size_and_cover_everything() -> None:

@@ -1,17 +1,13 @@
 """Fits shrunk to a prior, between the optimum of the rows and the prior, by their weights."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from service.spectral.dev_set import DevSpectra, dev_set, overlaps, risks
+from service.spectral.dev_set import DevSpectra, risks
 from service.spectral.evidence import EvidenceMap
-from service.spectral.fit import Prior, fit_depolarized, fit_evidence
-from service.spectral.subsets import draw_subsets, fit_by_num_samples, subset_dev_set
+from service.spectral.fit import Prior, fit_evidence
 from tests.unit.spectral.test_evidence_fit import calibrated_rows
-from tests.unit.spectral.test_subsets import prompts
 
 HESSIAN = np.array([[0.3, 0.02, 0.1], [0.02, 0.15, 0.4], [0.1, 0.4, 2.0]])
 CENTER = np.array([np.log(0.65), -0.1, 0.3])
@@ -39,13 +35,3 @@ def test_fit_minimises_risk_plus_penalty(count: int) -> None:
     other = minimize(total, CENTER, method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12})
     np.testing.assert_allclose(theta(fit_.map), other.x, atol=1e-5)
     assert fit_.stationarity_gap < 1e-8
-
-
-def test_subsets_of_one_prompt_do_not_count_as_more_labels() -> None:
-    """With four subsets per prompt, the prior has four times its weight."""
-    made, prior = prompts(), Prior(np.array([0.0, 0.0]), np.eye(2), 30.0)
-    table = fit_by_num_samples(made, "depolarized", dimension=16, priors=lambda _: prior)
-    assert table[8] == fit_depolarized(dev_set(made, 16), prior=prior).map
-    subsets = subset_dev_set(draw_subsets([overlaps(item) for item in made], 2, 0), 16)
-    assert len(subsets) == 4 * len(made)
-    assert table[2] == fit_depolarized(subsets, prior=replace(prior, weight=4 * prior.weight)).map

@@ -1,10 +1,9 @@
 """The store: the same tests on SQLite and, if available, on a real PostgreSQL."""
 
 import asyncio
-import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
-from dataclasses import dataclass, replace
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from service.calibration.calibration import Selector, Unit
 from service.calibration.rows import DevRow
 from service.calibration.store import SqlCalibrations, make_current
 from service.errors import Conflict, StoreUnavailable
 from service.jobs.model import JobError, JobOptions, Setup
 from service.jobs.store import JobEndedError, SqlJobs
 from service.llm.port import Draw
-from service.spectral.correctness_model import CorrectnessModel
 from service.store.database import (
     Database,
     activations,
@@ -32,8 +29,6 @@ from service.store.database import (
     sync_url,
 )
 from tests.support.calibrations import NASTY, add, calibration, fingerprint, rows
-from tests.support.decisions import selector
-from tests.support.evidence import by_evidence
 from tests.support.postgres import Cluster
 
 OPTIONS = JobOptions(name=NASTY)
@@ -167,28 +162,6 @@ class TestStore:
             await store.jobs.begin(drawn)
             assert (await store.jobs.running(drawn)).fingerprint == fingerprint()
 
-    @pytest.mark.parametrize("unit", ["answer", "claim"])
-    async def test_models_with_unknown_features_are_left_out(self, url: str, unit: Unit) -> None:
-        """Calibrations from before 0.4.0 contain them."""
-
-        def taking(*names: str) -> Selector:
-            number = len(names)
-            zeros, ones = (0.0,) * number, (1.0,) * number
-            return replace(selector(), model=CorrectnessModel(names, zeros, ones, ones, 0.0, zeros, ones))
-
-        selector_ = selector() if unit == "answer" else taking("logit_probability", "entropy")
-        gone = taking("logit_probability", "mean_log_probability")
-        selectors = {
-            0: taking("answer_log_probability_per_word"),
-            2: gone,
-            3: replace(selector_, with_logprobs=taking("entropy", "answer_least_log_probability")),
-        }
-        made = by_evidence(fingerprint=replace(fingerprint(), unit=unit), selectors=selectors)
-        async with opened(url) as store:
-            await add(store.calibrations, made, {})
-            read = await store.calibrations.get(made.id)
-        assert read is not None and read.selectors == {3: selector_}
-
     async def test_failed_job_keeps_its_answers_until_cancelled(self, url: str) -> None:
         async with opened(url) as store:
             job, _ = await store.jobs.submit(rows(), OPTIONS)
@@ -269,28 +242,6 @@ class TestStore:
         async with opened(url):
             pass
         assert await asyncio.to_thread(differences, url) == []
-
-
-async def test_update_deletes_the_evaluation_jobs_of_older_versions(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'store.db'}"
-    async with opened(url) as store:
-        evaluation, _ = await store.jobs.submit(rows(10), OPTIONS)
-        await asyncio.sleep(0.002)  # ids are ordered by time
-        calibration_job, _ = await store.jobs.submit(rows(10), OPTIONS)
-    with closing(sqlite3.connect(tmp_path / "store.db")) as old, old:
-        old.execute("UPDATE alembic_version SET version_num = '0003'")
-        old.execute("ALTER TABLE calibrations DROP COLUMN raw_projection_ece")
-        old.execute("CREATE TABLE evaluations (job_id VARCHAR(40) PRIMARY KEY, results JSON NOT NULL)")
-        options = "options = json_set(options, '$.dev_rows', 5)"
-        old.execute(f"UPDATE jobs SET kind = 'evaluate', {options} WHERE id = ?", (evaluation.id,))
-        old.execute("INSERT INTO evaluations VALUES (?, '{}')", (evaluation.id,))
-    async with opened(url) as store:
-        assert [job.id for job in await store.jobs.latest()] == [calibration_job.id]
-        assert list(await store.jobs.open_jobs()) == [calibration_job.id]
-        assert await store.jobs.get(evaluation.id) is None
-        assert await store.jobs.rows(evaluation.id) == []
-        assert len(await store.jobs.rows(calibration_job.id)) == 10
-    assert await asyncio.to_thread(differences, url) == []
 
 
 def differences(url: str) -> list[Any]:

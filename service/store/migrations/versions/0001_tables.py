@@ -1,4 +1,4 @@
-"""All tables, as of 0.3.0. Keys and indexes are named by the convention of `service.store.database`."""
+"""All tables. Keys and indexes are named by the convention of `service.store.database`."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -72,6 +72,7 @@ def upgrade() -> None:
         sa.Column("body", sa.JSON, nullable=False),
         sa.Column("num_rows", sa.Integer, nullable=False),
         sa.Column("projection_ece", sa.Float),
+        sa.Column("raw_projection_ece", sa.Float),
         sa.Column("created_at", _TIME, nullable=False),
     )
     op.create_table(
@@ -84,11 +85,7 @@ def upgrade() -> None:
         sa.Column("complete", sa.Boolean, nullable=False),
         sa.Column("refused", sa.JSON(none_as_null=True)),
         sa.Column("verdict", sa.JSON(none_as_null=True)),
-    )
-    op.create_table(
-        "evaluations",
-        sa.Column("job_id", sa.String(40), sa.ForeignKey("jobs.id"), primary_key=True),
-        sa.Column("results", sa.JSON, nullable=False),
+        sa.Column("compared", sa.JSON(none_as_null=True)),
     )
     op.create_table(
         "activations",
@@ -120,3 +117,9 @@ def upgrade() -> None:
         sa.Column("calibration_id", sa.String(40), sa.ForeignKey("calibrations.id"), primary_key=True),
         sa.Column("report", sa.JSON, nullable=False),
     )
+    op.create_table(
+        "replicas",
+        sa.Column("id", sa.String(255), primary_key=True),
+        sa.Column("seen_at", sa.Float, nullable=False),
+    )
+    op.create_table("write_checks", sa.Column("id", sa.Integer, primary_key=True, autoincrement=True))
