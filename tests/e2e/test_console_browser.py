@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
