@@ -1,3 +1,3 @@
 """Eigencal: calibrated spectral uncertainty of language models over HTTP."""
 
-__version__ = "0.4.0"
+__version__ = "0.5.0"

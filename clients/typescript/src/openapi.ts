@@ -587,7 +587,7 @@ export interface components {
             activated_at: string;
             /**
              * By
-             * @description Author of the activation: the job's id; `key_…` and its name; `settings key`; `no key` if none was needed. Empty for activations before 0.3.0.
+             * @description Author of the activation: the job's id; `key_…` and its name; `settings key`; `no key` if none was needed.
              */
             by: string;
             /**
@@ -602,7 +602,7 @@ export interface components {
             fingerprint_key: string;
             /**
              * Reason
-             * @description Reason of the activation. Empty for activations before 0.3.0.
+             * @description Reason of the activation.
              */
             reason: string;
             /**
@@ -636,7 +636,7 @@ export interface components {
             activate?: "if_better" | "always" | "never";
             /**
              * Compare
-             * @description How answers are compared, as in `POST /score`. A calibration applies to one way only. Left out: the service's setting.
+             * @description How answers are compared, as in `POST /score`. A calibration applies to one way only. Left out: the service's setting. Claims are never compared by the LLM.
              * @enum {string}
              */
             compare?: "embeddings" | "llm";
@@ -650,7 +650,7 @@ export interface components {
             /**
              * File
              * Format: binary
-             * @description JSONL, JSONL.gz or CSV in UTF-8. Rows have the same fields as `examples` in JSON.
+             * @description JSONL or CSV in UTF-8. Rows have the same fields as `examples` in JSON.
              */
             file: string;
             /**
@@ -678,7 +678,7 @@ export interface components {
             prior_weight?: number;
             /**
              * Seed
-             * @description Seed of folds, subsets and bootstrap.
+             * @description Seed of folds and resamples.
              * @default 0
              */
             seed?: number;
@@ -710,7 +710,7 @@ export interface components {
             activate?: "if_better" | "always" | "never";
             /**
              * Compare
-             * @description How answers are compared, as in `POST /score`. A calibration applies to one way only. Left out: the service's setting.
+             * @description How answers are compared, as in `POST /score`. A calibration applies to one way only. Left out: the service's setting. Claims are never compared by the LLM.
              * @enum {string}
              */
             compare?: "embeddings" | "llm";
@@ -751,7 +751,7 @@ export interface components {
             prior_weight?: number;
             /**
              * Seed
-             * @description Seed of folds, subsets and bootstrap.
+             * @description Seed of folds and resamples.
              * @default 0
              */
             seed?: number;
@@ -872,14 +872,14 @@ export interface components {
             parameters: components["schemas"]["ParametersOut"][];
             /**
              * Projection Ece
-             * @description Projection ECE on held-out rows, 0..1: the gap between `lambda_max` and the observed projection. Null for calibrations of earlier development versions.
+             * @description Projection ECE on held-out rows, 0..1: the gap between `lambda_max` and the observed projection.
              */
             projection_ece: number | null;
             /** @description The promise of a decision with the recommended number of answers, for the configured target error (0.2 if not set). If it cannot be made: for the lowest error that any number of answers can promise. Null if no error can be promised. */
             promise: components["schemas"]["PromiseOut"] | null;
             /**
              * Raw Projection Ece
-             * @description Projection ECE of raw scores on the held-out rows, 0..1. Null for calibrations of earlier development versions.
+             * @description Projection ECE of raw scores on the held-out rows, 0..1.
              */
             raw_projection_ece: number | null;
             /**
@@ -965,7 +965,7 @@ export interface components {
             probability: number | null;
             /**
              * Probability Correct
-             * @description Probability that the candidate is right, 0..1. Null for a refusal, if `mode` is null although there are samples (unless the candidate counts as one more answer: see `candidate_logprob`), and in the cases listed for `probability_correct` of the response. Unlike `probability`, it is estimated from verdicts on answers to the calibration's questions, if there are any.
+             * @description Probability that the candidate is right, 0..1. Null for a refusal, if `mode` is null although there are samples, and in the cases listed for `probability_correct` of the response. Unlike `probability`, it is estimated from verdicts on answers to the calibration's questions, if there are any.
              */
             probability_correct: number | null;
         };
@@ -1282,7 +1282,7 @@ export interface components {
             prompt?: string | null;
             /**
              * Reference
-             * @description The right answer, or a list of right answers. Optional for rows with `claims`. A text that is a list of texts as JSON counts as that list.
+             * @description The right answer, or a list of right answers. Optional for rows with `claims`. A text that is a JSON list of texts counts as that list.
              */
             reference?: string | string[] | null;
             /**
@@ -1290,11 +1290,6 @@ export interface components {
              * @description Answers already drawn.
              */
             samples?: string[] | null;
-            /**
-             * Tokens
-             * @description Recorded token counts. Only the command `evaluate` reads them.
-             */
-            tokens?: unknown;
             /**
              * Verdict
              * @description For exports: the judged answer, and the reason of the verdict. Not read. To correct a verdict, add `correct`.
@@ -1391,7 +1386,7 @@ export interface components {
             kind: "calibrate";
             /**
              * Links
-             * @description Path: `self`. After success also `report` and `calibration`.
+             * @description Paths: `self`. After success also `report` and `calibration`.
              */
             links: {
                 [key: string]: string;
@@ -1684,15 +1679,15 @@ export interface components {
              */
             probability: number;
             /**
+             * Samples
+             * @description Positions of the samples that lie closest to this meaning, in the order drawn, from 0.
+             */
+            samples: number[];
+            /**
              * Share
              * @description Share of the samples that lie closest to this meaning, 0..1.
              */
             share: number;
-            /**
-             * Samples
-             * @description Positions of its samples in `samples`, from 0.
-             */
-            samples: number[];
         };
         /**
          * ParametersOut
@@ -1924,7 +1919,7 @@ export interface components {
             claims?: components["schemas"]["Claim"][] | null;
             /** @description The calibration applied to the claims. Null: none. Present with `claims`. */
             claims_calibration?: components["schemas"]["CalibrationUsed"] | null;
-            /** @description Decision on the `candidate` or, without one, on `answer`, for the target error. Null if no calibration can decide and the request has no `target_error`, unless the answers are refusals. Without a `probability_correct` the decision is to abstain. */
+            /** @description Decision on the `candidate` or, without one, on `answer`, for the target error. Null if no calibration can decide and the request has no `target_error`, unless the answers are refusals or there are none. Without a `probability_correct` the decision is to abstain. */
             decision: components["schemas"]["Decision"] | null;
             /**
              * Embedder
@@ -1955,7 +1950,7 @@ export interface components {
             kernel?: ("facts" | "llm" | "paper") | null;
             /**
              * Lambda Max
-             * @description Largest served eigenvalue, 0..1: the confidence. Higher = more certain. It measures the share of meaning on which the answers agree, not the probability that the answer is right. Null without samples (effort `none`), like the other values of the spectrum.
+             * @description Largest served eigenvalue, 0..1: the confidence. Higher = more certain. It measures the share of meaning on which the answers agree, not the probability that the answer is right. Null without samples, like the other values of the spectrum.
              */
             lambda_max: number | null;
             /**
@@ -1975,7 +1970,7 @@ export interface components {
             num_distinct: number;
             /**
              * Num Empty
-             * @description Number of answers without text. They are left out as failed.
+             * @description Number of answers without text. They do not count.
              */
             num_empty: number;
             /**
@@ -1995,7 +1990,7 @@ export interface components {
             num_truncated: number;
             /**
              * Ood P Value
-             * @description Conformal p-value, 0..1, of the hypothesis that the prompt is like the calibration's rows. It compares the question and, with samples, their mean length. Lower = less similar. Below 0.02 the score has a warning. The smallest possible value is 2 / (rows + 1) for the question and 4 / (rows + 1) for the length, so with fewer than 200 rows the length alone cannot reach 0.02. `length_out_of_range` then warns of lengths that no row has. Null without a calibration, and for calibrations that do not keep the prompts of their rows.
+             * @description Conformal p-value, 0..1, of the hypothesis that the prompt is like the calibration's rows. It compares the question and, with samples, their mean length. Lower = less similar. Below 0.02 the score has a warning. The smallest possible value is 2 / (rows + 1) for the question and 4 / (rows + 1) for the length, so with fewer than 200 rows the length alone cannot reach 0.02. Lengths that no row has then give the same warning. Null without a calibration, and for calibrations that do not keep the prompts of their rows.
              */
             ood_p_value: number | null;
             /**
@@ -2037,12 +2032,12 @@ export interface components {
             calibration?: string;
             /**
              * Candidate
-             * @description A text to judge by the answers, for example the text about to be sent. It does not count as an answer, except in its own `probability_correct` (see `candidate_logprob`). A blank candidate is refused, unless EIGENCAL_EMPTY_ANSWERS gives empty answers a meaning.
+             * @description A text to judge by the answers, for example the text about to be sent. It does not count as an answer. A blank candidate is refused.
              */
             candidate?: string;
             /**
              * Candidate Logprob
-             * @description Natural-log probability of the whole `candidate`, including the token that ended it, under the LLM that wrote it. Without samples, the candidate is judged by it alone. With samples, it must be under the LLM that drew them. If the samples have log-probabilities, the candidate then counts as one more answer in its `probability_correct`, under the default calibration of the kernel `facts`, and under a calibration on rows with `answer_logprob` if this lowered its held-out loss. Leave it out if the candidate is one of the samples.
+             * @description Natural-log probability of the whole `candidate`, including the token that ended it, under the LLM that wrote it. Without samples, the candidate is judged by it alone.
              */
             candidate_logprob?: number;
             /**
@@ -2057,7 +2052,7 @@ export interface components {
             claims?: boolean;
             /**
              * Compare
-             * @description How distinct answers are compared. `embeddings`: by their embeddings. `llm`: the LLM is also asked whether both answers of a pair say the same, and whether claims and sentences do. Left out: the service's setting.
+             * @description How distinct answers are compared. `embeddings`: by their embeddings. `llm`: the LLM is also asked whether both answers of a pair say the same. Claims are compared by their facts. Left out: the service's setting.
              * @enum {string}
              */
             compare?: "embeddings" | "llm";
@@ -2068,7 +2063,7 @@ export interface components {
             confidence?: number;
             /**
              * Deadline Ms
-             * @description Time limit for drawing the answers, in milliseconds. The answers that arrive in time are scored (at least two, or one by evidence).
+             * @description Time limit for the score, in milliseconds. A later score is the error 504.
              */
             deadline_ms?: number;
             /**
@@ -2088,7 +2083,7 @@ export interface components {
             model?: string;
             /**
              * Num Samples
-             * @description Number of answers to draw. `auto`: as many as the decision needs. 0: none are drawn; `candidate` and `candidate_logprob` are required. Default: the service's setting.
+             * @description Number of answers to draw. At least two are needed. One is enough if a calibration by evidence fits. 0 draws no answers and costs no tokens: the `candidate` is judged by its `candidate_logprob`, and there is no spectrum. `auto` draws the number that the report of the calibration recommends (none only with a `candidate_logprob`); without a recommendation, 3. Left out: the number of the settings.
              */
             num_samples?: number | "auto";
             /**
@@ -2106,7 +2101,7 @@ export interface components {
             return?: ("samples" | "modes")[];
             /**
              * Samples
-             * @description Answers already drawn. The LLM is not called. Empty answers are left out. At least two are needed. One is enough if it has a log-probability and a calibration by evidence fits.
+             * @description Answers already drawn. The LLM is not called. Empty answers are left out, unless EIGENCAL_EMPTY_ANSWERS gives them a meaning. At least two are needed. One is enough if it has a log-probability and a calibration by evidence fits.
              */
             samples?: string[];
             /** @description Sampling parameters of the answers. */
@@ -2166,7 +2161,7 @@ export interface components {
         Timings: {
             /**
              * Compare
-             * @description Comparison of answers and claims by the LLM, after `embed`. Null if the LLM was not asked.
+             * @description Comparison of answers by the LLM, after `embed`. Null if the LLM was not asked.
              */
             compare?: number | null;
             /**
@@ -2249,7 +2244,7 @@ export interface components {
             samples: string[];
             /**
              * Should Escalate
-             * @description True if the confidence is below the threshold, if most drawn answers are refusals, or if the question is out of distribution (unless `EIGENCAL_OOD_ABSTAIN` is off).
+             * @description True if the confidence is below the threshold, or if most drawn answers are refusals.
              */
             should_escalate: boolean;
             /**
@@ -2281,7 +2276,6 @@ export interface components {
             /**
              * Context
              * @description Context of the question, sent as a system message before it.
-             * @default null
              */
             context?: string | null;
             /**
@@ -2364,7 +2358,6 @@ export interface operations {
                      *       "id": "job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE",
                      *       "kind": "calibrate",
                      *       "links": {
-                     *         "events": "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE/events",
                      *         "self": "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE"
                      *       },
                      *       "name": "TriviaQA, November",
@@ -3362,7 +3355,6 @@ export interface operations {
                      *       "id": "job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE",
                      *       "kind": "calibrate",
                      *       "links": {
-                     *         "events": "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE/events",
                      *         "self": "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE"
                      *       },
                      *       "name": "TriviaQA, November",
@@ -3527,7 +3519,6 @@ export interface operations {
                      *         "id": "job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE",
                      *         "kind": "calibrate",
                      *         "links": {
-                     *           "events": "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE/events",
                      *           "self": "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE"
                      *         },
                      *         "name": "TriviaQA, November",
@@ -3616,7 +3607,6 @@ export interface operations {
                      *       "id": "job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE",
                      *       "kind": "calibrate",
                      *       "links": {
-                     *         "events": "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE/events",
                      *         "self": "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE"
                      *       },
                      *       "name": "TriviaQA, November",
@@ -3704,7 +3694,6 @@ export interface operations {
                      *       "id": "job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE",
                      *       "kind": "calibrate",
                      *       "links": {
-                     *         "events": "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE/events",
                      *         "self": "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE"
                      *       },
                      *       "name": "TriviaQA, November",
@@ -3803,7 +3792,6 @@ export interface operations {
                      *       "id": "job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE",
                      *       "kind": "calibrate",
                      *       "links": {
-                     *         "events": "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE/events",
                      *         "self": "/jobs/job_01KAJ3Z7M2T5W8Y4QXN0C6R9DE"
                      *       },
                      *       "name": "TriviaQA, November",
@@ -3996,15 +3984,6 @@ export interface operations {
             };
             /** @description Forbidden */
             403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Conflict */
-            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4221,7 +4200,7 @@ export interface operations {
                     "X-Decision"?: "answer" | "abstain";
                     /** @description `probability_correct` of the `candidate` or, without one, of `answer`. Absent if it is null. */
                     "X-Probability-Correct"?: number;
-                    /** @description Id of the score. */
+                    /** @description `id`. */
                     "X-Score-ID"?: string;
                     [name: string]: unknown;
                 };

@@ -11,7 +11,7 @@ class CalibrateOptions(TypedDict):
     activate: NotRequired[Literal["if_better", "always", "never"] | None]
     """When to activate the calibration. `if_better`: if it is better than the active one on the same rows."""
     compare: NotRequired[Literal["embeddings", "llm"] | None]
-    """How answers are compared, as in `POST /score`. A calibration applies to one way only. Left out: the service's setting."""
+    """How answers are compared, as in `POST /score`. A calibration applies to one way only. Left out: the service's setting. Claims are never compared by the LLM."""
     drawn_by: NotRequired[Literal["caller", "service"] | None]
     """Source of the rows' `samples`. `service`: you confirm that this LLM set-up drew them."""
     method: NotRequired[Literal["depolarized", "temperature", "evidence", "both", "auto"] | None]
@@ -23,7 +23,7 @@ class CalibrateOptions(TypedDict):
     prior_weight: NotRequired[float | None]
     """Weight of the default calibration as a number of labelled rows. It pulls the fit towards the default calibration. Left out: 30. 0: only the rows count, as for claims."""
     seed: NotRequired[int | None]
-    """Seed of folds, subsets and bootstrap."""
+    """Seed of folds and resamples."""
     source_label: NotRequired[str | None]
     """Name of the caller's own set-up. The calibration applies to scores with the same label."""
     unit: NotRequired[Literal["answer", "claim"] | None]
@@ -93,19 +93,19 @@ class ScoreOptions(TypedDict):
     calibration: NotRequired[str | None]
     """`active`, `none` (raw values) or the id of a calibration."""
     candidate: NotRequired[str | None]
-    """A text to judge by the answers, for example the text about to be sent. It does not count as an answer, except in its own `probability_correct` (see `candidate_logprob`). A blank candidate is refused, unless EIGENCAL_EMPTY_ANSWERS gives empty answers a meaning."""
+    """A text to judge by the answers, for example the text about to be sent. It does not count as an answer. A blank candidate is refused."""
     candidate_logprob: NotRequired[float | None]
-    """Natural-log probability of the whole `candidate`, including the token that ended it, under the LLM that wrote it. Without samples, the candidate is judged by it alone. With samples, it must be under the LLM that drew them. If the samples have log-probabilities, the candidate then counts as one more answer in its `probability_correct`, under the default calibration of the kernel `facts`, and under a calibration on rows with `answer_logprob` if this lowered its held-out loss. Leave it out if the candidate is one of the samples."""
+    """Natural-log probability of the whole `candidate`, including the token that ended it, under the LLM that wrote it. Without samples, the candidate is judged by it alone."""
     candidate_tokens: NotRequired[Sequence[CandidateToken] | None]
     """Tokens of the `candidate` in order. They give the log-probabilities of its claims, even without samples. Tokens of another text are ignored. They are refused if their sum contradicts `candidate_logprob`."""
     claims: NotRequired[bool | None]
     """Whether to also score the `candidate` or, without one, `answer` claim by claim. Left out: the text is scored claim by claim if it reaches the length in the settings (400 characters)."""
     compare: NotRequired[Literal["embeddings", "llm"] | None]
-    """How distinct answers are compared. `embeddings`: by their embeddings. `llm`: the LLM is also asked whether both answers of a pair say the same, and whether claims and sentences do. Left out: the service's setting."""
+    """How distinct answers are compared. `embeddings`: by their embeddings. `llm`: the LLM is also asked whether both answers of a pair say the same. Claims are compared by their facts. Left out: the service's setting."""
     confidence: NotRequired[float | None]
     """Confidence level with which the target is kept. Left out: 0.9."""
     deadline_ms: NotRequired[int | None]
-    """Time limit for drawing the answers, in milliseconds. The answers that arrive in time are scored (at least two, or one by evidence)."""
+    """Time limit for the score, in milliseconds. A later score is the error 504."""
     logprobs: NotRequired[Sequence[float] | None]
     """Natural-log probability of each whole sample, including the token that ended it. One number for each sample. Leave this out if a sample is only a part of the drawn text. (Rows of `POST /calibrate` may also call it `logprob`. Here only this name is accepted.)"""
     messages: NotRequired[Sequence[ChatMessage] | None]
@@ -113,9 +113,9 @@ class ScoreOptions(TypedDict):
     model: NotRequired[str | None]
     """Model requested from the LLM server."""
     num_samples: NotRequired[int | Literal["auto"] | None]
-    """Number of answers to draw. `auto`: as many as the decision needs. 0: none are drawn; `candidate` and `candidate_logprob` are required. Default: the service's setting."""
+    """Number of answers to draw. At least two are needed. One is enough if a calibration by evidence fits. 0 draws no answers and costs no tokens: the `candidate` is judged by its `candidate_logprob`, and there is no spectrum. `auto` draws the number that the report of the calibration recommends (none only with a `candidate_logprob`); without a recommendation, 3. Left out: the number of the settings."""
     samples: NotRequired[Sequence[str] | None]
-    """Answers already drawn. The LLM is not called. Empty answers are left out. At least two are needed. One is enough if it has a log-probability and a calibration by evidence fits."""
+    """Answers already drawn. The LLM is not called. Empty answers are left out, unless EIGENCAL_EMPTY_ANSWERS gives them a meaning. At least two are needed. One is enough if it has a log-probability and a calibration by evidence fits."""
     sampling: NotRequired[SamplingOptions | None]
     """Sampling parameters of the answers."""
     source_label: NotRequired[str | None]

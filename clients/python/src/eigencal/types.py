@@ -13,13 +13,13 @@ class Activation(Result):
     activated_at: datetime
     """Time of the activation."""
     by: str
-    """Author of the activation: the job's id; `key_…` and its name; `settings key`; `no key` if none was needed. Empty for activations before 0.3.0."""
+    """Author of the activation: the job's id; `key_…` and its name; `settings key`; `no key` if none was needed."""
     calibration_id: str
     """Id of the calibration."""
     fingerprint_key: str
     """Key of the set-up. One calibration is active for each key."""
     reason: str
-    """Reason of the activation. Empty for activations before 0.3.0."""
+    """Reason of the activation."""
     replaced: str | None
     """Id of the calibration that was active until then."""
 
@@ -55,7 +55,7 @@ class Candidate(Result):
     probability: float | None
     """Probability of the candidate by Born's rule under the served matrix, 0..lambda_max. Higher = closer to the LLM's meaning. Raw if `calibration` is null. Null without samples."""
     probability_correct: float | None
-    """Probability that the candidate is right, 0..1. Null for a refusal, if `mode` is null although there are samples (unless the candidate counts as one more answer: see `candidate_logprob`), and in the cases listed for `probability_correct` of the response. Unlike `probability`, it is estimated from verdicts on answers to the calibration's questions, if there are any."""
+    """Probability that the candidate is right, 0..1. Null for a refusal, if `mode` is null although there are samples, and in the cases listed for `probability_correct` of the response. Unlike `probability`, it is estimated from verdicts on answers to the calibration's questions, if there are any."""
 
 
 class ClaimSupport(Result):
@@ -185,7 +185,7 @@ class Job(Result):
     kind: Literal["calibrate"] | str
     """Kind of the job."""
     links: dict[str, str]
-    """Path: `self`. After success also `report` and `calibration`."""
+    """Paths: `self`. After success also `report` and `calibration`."""
     name: str
     """Name of the job."""
     note: str
@@ -254,10 +254,10 @@ class Mode(Result):
     """The sample most aligned with this meaning."""
     probability: float
     """Served eigenvalue, 0..1."""
+    samples: tuple[int, ...]
+    """Positions of the samples that lie closest to this meaning, in the order drawn, from 0."""
     share: float
     """Share of the samples that lie closest to this meaning, 0..1."""
-    samples: tuple[int, ...]
-    """Positions of its samples in `samples`, from 0."""
 
 
 class NewKey(Result):
@@ -381,11 +381,11 @@ class Calibration(Result):
     parameters: tuple[Parameters, ...]
     """Parameters for every number of answers from 2. For `evidence`: the parameters for answers without log-probabilities."""
     projection_ece: float | None
-    """Projection ECE on held-out rows, 0..1: the gap between `lambda_max` and the observed projection. Null for calibrations of earlier development versions."""
+    """Projection ECE on held-out rows, 0..1: the gap between `lambda_max` and the observed projection."""
     promise: Promise | None
     """The promise of a decision with the recommended number of answers, for the configured target error (0.2 if not set). If it cannot be made: for the lowest error that any number of answers can promise. Null if no error can be promised."""
     raw_projection_ece: float | None
-    """Projection ECE of raw scores on the held-out rows, 0..1. Null for calibrations of earlier development versions."""
+    """Projection ECE of raw scores on the held-out rows, 0..1."""
     rows: int
     """Number of rows used in the fit."""
     temperature: float
@@ -427,7 +427,7 @@ class Timings(Result):
     """Duration of each stage in milliseconds."""
 
     compare: float | None = None
-    """Comparison of answers and claims by the LLM, after `embed`. Null if the LLM was not asked."""
+    """Comparison of answers by the LLM, after `embed`. Null if the LLM was not asked."""
     embed: float
     """Embedding the distinct answers and the question."""
     generate: float | None = None
@@ -508,7 +508,7 @@ class Score(Result):
     claims_calibration: CalibrationUsed | None = None
     """The calibration applied to the claims. Null: none. Present with `claims`."""
     decision: Decision | None
-    """Decision on the `candidate` or, without one, on `answer`, for the target error. Null if no calibration can decide and the request has no `target_error`, unless the answers are refusals. Without a `probability_correct` the decision is to abstain."""
+    """Decision on the `candidate` or, without one, on `answer`, for the target error. Null if no calibration can decide and the request has no `target_error`, unless the answers are refusals or there are none. Without a `probability_correct` the decision is to abstain."""
     embedder: str
     """Embedder of the answers."""
     entropy: float | None
@@ -522,7 +522,7 @@ class Score(Result):
     kernel: Literal["facts", "llm", "paper"] | None = None
     """Kernel that compared the answers; see `calibration.kernel`."""
     lambda_max: float | None
-    """Largest served eigenvalue, 0..1: the confidence. Higher = more certain. It measures the share of meaning on which the answers agree, not the probability that the answer is right. Null without samples (effort `none`), like the other values of the spectrum."""
+    """Largest served eigenvalue, 0..1: the confidence. Higher = more certain. It measures the share of meaning on which the answers agree, not the probability that the answer is right. Null without samples, like the other values of the spectrum."""
     model: str | None
     """Model that answered. Null for supplied samples, and for a supplied candidate without samples."""
     modes: tuple[Mode, ...] | None = None
@@ -530,7 +530,7 @@ class Score(Result):
     num_distinct: int
     """Number of distinct answers."""
     num_empty: int
-    """Number of answers without text. They are left out as failed."""
+    """Number of answers without text. They do not count."""
     num_refusals: int
     """Number of drawn answers without content: refusals, placeholders (null), errors, punctuation, or the question itself. They count in the spectrum. If the judged text is a refusal, or more than half of the answers are, the decision is to abstain."""
     num_samples: int
@@ -538,7 +538,7 @@ class Score(Result):
     num_truncated: int
     """Number of answers cut at `max_tokens`. They are scored."""
     ood_p_value: float | None
-    """Conformal p-value, 0..1, of the hypothesis that the prompt is like the calibration's rows. It compares the question and, with samples, their mean length. Lower = less similar. Below 0.02 the score has a warning. The smallest possible value is 2 / (rows + 1) for the question and 4 / (rows + 1) for the length, so with fewer than 200 rows the length alone cannot reach 0.02. `length_out_of_range` then warns of lengths that no row has. Null without a calibration, and for calibrations that do not keep the prompts of their rows."""
+    """Conformal p-value, 0..1, of the hypothesis that the prompt is like the calibration's rows. It compares the question and, with samples, their mean length. Lower = less similar. Below 0.02 the score has a warning. The smallest possible value is 2 / (rows + 1) for the question and 4 / (rows + 1) for the length, so with fewer than 200 rows the length alone cannot reach 0.02. Lengths that no row has then give the same warning. Null without a calibration, and for calibrations that do not keep the prompts of their rows."""
     probability_correct: float | None
     """Probability that `answer` is right, 0..1, estimated from the verdicts on the calibration's questions. The default calibration uses no verdicts (warning `default_probability`). Null without a calibration, if the calibration has no correctness model for this number of answers, if the model needs log-probabilities that are missing, and if `answer` is a refusal."""
     rank_score: float | None = None
@@ -564,7 +564,7 @@ class Verified(Result):
     samples: tuple[str, ...]
     """The answers in the order drawn."""
     should_escalate: bool
-    """True if the confidence is below the threshold, if most drawn answers are refusals, or if the question is out of distribution (unless `EIGENCAL_OOD_ABSTAIN` is off)."""
+    """True if the confidence is below the threshold, or if most drawn answers are refusals."""
     threshold: float
     """Threshold of the request."""
     total_samples: int
