@@ -1,7 +1,6 @@
 """Parts of a score: chosen calibration, modes, warnings, deadline and timings."""
 
 import asyncio
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -39,17 +38,6 @@ def test_at_most_five_modes_are_returned() -> None:
     assert [mode.answer for mode in modes] == ["a", "b", "c", "d", "e"]
 
 
-@pytest.mark.parametrize(("deadline_s", "kept_s"), [(2.0, 0.2), (60.0, 0.5)])
-async def test_deadline_from_the_arrival_reserves_time_to_embed(
-    deadline_s: float, kept_s: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    llm, now = FakeLLM(), time.perf_counter()
-    monkeypatch.setattr(time, "perf_counter", lambda: now)
-    request = GenerationRequest(2, Sampling(), prompt="p", deadline_s=deadline_s)
-    await Scorer(llm, FakeEmbedder(), Active()).score(ScoreCommand(request, arrived=now - 1.0))
-    assert llm.requests[0].deadline_s == pytest.approx(deadline_s - 1.0 - kept_s)
-
-
 @pytest.mark.parametrize(
     ("fields", "question"),
     [
@@ -60,12 +48,9 @@ async def test_deadline_from_the_arrival_reserves_time_to_embed(
             "Last?",
         ),
         ({"messages": (Message("system", "Be brief."),)}, None),
-        ({"wire": WirePrompt("completions", {"prompt": "Which?"})}, "Which?"),
-        ({"wire": WirePrompt("completions", {"prompt": [1, 2]})}, None),
         (
             {
                 "wire": WirePrompt(
-                    "chat",
                     {
                         "messages": [
                             {
@@ -74,7 +59,7 @@ async def test_deadline_from_the_arrival_reserves_time_to_embed(
                             },
                             {"role": "assistant", "content": None},
                         ]
-                    },
+                    }
                 )
             },
             "Which?",
