@@ -103,9 +103,8 @@ class ScoreRequest(RequestModel):
         None,
         min_length=1,
         max_length=MAX_ITEMS,
-        description="Answers already drawn. The LLM is not called. Empty answers are left out, unless "
-        "EIGENCAL_EMPTY_ANSWERS gives them a meaning. At least two are needed. One is enough if it has a "
-        "log-probability and a calibration by evidence fits.",
+        description="Answers already drawn. The LLM is not called. Empty answers do not count. At least two "
+        "are needed. One is enough if it has a log-probability and a calibration by evidence fits.",
     )
     logprobs: list[LogProbability] | None = Field(
         None,
