@@ -58,17 +58,15 @@ ENV PATH=/opt/venv/bin:$PATH \
     HF_HUB_DISABLE_TELEMETRY=1 \
     EIGENCAL_HOST=0.0.0.0 \
     EIGENCAL_PORT=8000 \
-    EIGENCAL_HEALTH_PORT=8081 \
     EIGENCAL_DATA_DIR=/data
 
 WORKDIR /app
 USER 10001:10001
-EXPOSE 8000 8081
+EXPOSE 8000
 
 # /healthz, not /readyz: /readyz fails with the LLM server, and a restart of this container would not mend the
-# server and would interrupt jobs. The port opens once the embedder is loaded. Callers cannot fill it. The check
-# uses no proxy.
+# server and would interrupt jobs. The port opens once the embedder is loaded. The check uses no proxy.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=120s --retries=3 \
-    CMD ["python", "-c", "import os, urllib.request as u; u.build_opener(u.ProxyHandler({})).open('http://127.0.0.1:' + os.environ['EIGENCAL_HEALTH_PORT'] + '/healthz', timeout=4)"]
+    CMD ["python", "-c", "import os, urllib.request as u; u.build_opener(u.ProxyHandler({})).open('http://127.0.0.1:' + os.environ['EIGENCAL_PORT'] + '/healthz', timeout=4)"]
 
 ENTRYPOINT ["python", "-m", "service"]

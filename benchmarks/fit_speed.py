@@ -20,7 +20,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.spectral_worlds import DIMENSION, prompt, prompts, recorded
-from service.spectral.dev_set import Answers, dev_set, overlaps, solve, weighted
+from service.spectral.dev_set import Answers, dev_set
 from service.spectral.fit import fit_depolarized, fit_temperature
 
 PROMPTS = 300
@@ -70,9 +70,7 @@ def peak(distinct: int) -> None:
     """Fit 2,000 prompts of 100 answers and print the peak memory of this process, including vectors."""
     rng = np.random.default_rng(0)
     prompts_ = [prompt(rng, 100, distinct) for _ in range(2000)]
-    overlaps_ = [overlaps(prompt_) for prompt_ in prompts_]
-    for num_samples in (50, 100):
-        fit_depolarized(solve([weighted(row, np.arange(num_samples)) for row in overlaps_], DIMENSION))
+    fit_depolarized(dev_set(prompts_, DIMENSION))
     mebibytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     held = sum(prompt_.vectors.nbytes + prompt_.references.nbytes for prompt_ in prompts_) / 2**20
     print(

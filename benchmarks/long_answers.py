@@ -1,16 +1,15 @@
 """Long answers of a real LLM, scored claim by claim: sixty questions with facts that a rule checks.
 
     python -m benchmarks.long_answers [--embedder all-mpnet-base-v2] [--answers 11] [--uqlm]
-        [--compare URL] [--judged 11] [--draws 3 5 10]
+        [--judged 11] [--draws 3 5 10]
 
 The LLM (SmolLM2-135M, or the weights in `--weights FOLDER` by vLLM) answers each question several times
 (temperature .7, 160 tokens). Answers are kept in .cache; `--again` samples new ones. Each sentence with a
 verdict by the rules of `benchmarks.long_questions` is judged by m of the other answers. Intervals are
 bootstraps over questions; differences are paired. The last table of each m has only the questions that no
 choice was based on. Log-probabilities are vLLM's. `--uqlm`: also UQLM's own code (needs
-`make .venv-rivals/.installed`). `--compare`: also p(y) with an LLM's comparisons. Its server must run at URL.
-Its replies stay in .cache, so an interrupted run can continue. `--judged`: judge only the first answers to
-each question.
+`make .venv-rivals/.installed`). `--judged`: judge only the first answers to each
+question.
 """
 
 import argparse
@@ -18,8 +17,8 @@ import asyncio
 import json
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,27 +31,18 @@ from benchmarks.processes import ROOT, free_port, running, wait_for
 from benchmarks.recorded_evidence import WEIGHTS, embedded
 from benchmarks.rivals import VENV
 from demo.model import converted_model
-from service.calibration.diagnostics import CrossValidated
-from service.calibration.fitting import fit_all
-from service.calibration.material import DevSet, claim_material, sentences_of
-from service.calibration.rows import ClaimIn, DevRow
-from service.claims.comparison import MAX_COMPARED_OF_CLAIM, Comparer, Reply
 from service.claims.facts import beyond
-from service.claims.matching import MatchedClaim, Matcher
+from service.claims.matching import Matcher
 from service.claims.segments import Segment, claims
-from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import Draw
-from service.report.report import served_figures
 from service.scoring.claims import Outcomes, claim_logprobs, outcomes_of
 from service.spectral.reliability import auroc, resampled_aurocs
-from service.spectral.resampling import ResampleCounts, Resamples
+from service.spectral.resampling import ResampleCounts
 from service.spectral.spectrum import Identity, Spectrum, born_probability, spectrum
 from tests.support.vllm import ENVIRONMENT, serve_command
 
 TEMPERATURE, MAX_TOKENS, SIZES, RESAMPLES = 0.7, 160, (3, 5, 10), 1000
 Floats = np.ndarray
 Answers = dict[str, Any]  # the answers to a question in the format of the cache
-Compare = Callable[[str, Matcher], list[Floats]]  # P(same) by claim of a question
 
 
 @dataclass(frozen=True)
@@ -98,31 +88,6 @@ def draw(count: int, kept: Path, weights: Path | None, *, again: bool) -> list[D
     return [Drawn(question, **row) for question, row in zip(questions(), rows, strict=True)]
 
 
-def comparisons(runner: asyncio.Runner, url: str, kept: Path) -> Compare:
-    """Return a function that has the LLM at `url` compare claims. Its replies are stored in `kept`."""
-    replies: dict[str, Reply] = json.loads(kept.read_text()) if kept.exists() else {}
-    comparer = Comparer(HttpLanguageModel(url))
-
-    def compare(question: str, matcher: Matcher) -> list[Floats]:
-        work = comparer.compare(
-            question, matcher.texts, matcher.groups(), most=MAX_COMPARED_OF_CLAIM, known=replies
-        )
-        comparison = runner.run(work)
-        if comparison.replies.keys() - replies.keys():
-            replies.update(comparison.replies)
-            kept.write_text(json.dumps(replies))
-        return list(comparison.groups)
-
-    return compare
-
-
-def mean_same(match: MatchedClaim, same: Floats) -> float:
-    """Return the mean P(same) of a claim with the answers. An unknown one and a silent answer count as 0."""
-    spoken = match.outcomes.shape[0] - match.support.silent
-    with_claim = np.append(np.nan_to_num(same[:spoken, spoken]), np.zeros(match.support.silent))
-    return float(with_claim[match.index].mean())
-
-
 class World:
     """Scores (n,) by name of all claims with a verdict, by m other answers.
 
@@ -135,10 +100,8 @@ class World:
         vectors: dict[str, Floats],
         m: int,
         num_judged: int,
-        compare: Compare | None,
     ) -> None:
         self.scores: dict[str, list[float]] = {}
-        self._compare = compare
         self._vectors = vectors
         self._dimension = next(iter(vectors.values())).size
         self.uqlm_input: dict[str, list[list[str]]] = {"claims": [], "drawn": []}  # the input of UQLM
@@ -187,14 +150,6 @@ class World:
         self._add("entropy", [raw.entropy for raw in served])
         self._add("share that agrees", [outcome.support.agree / len(drawn) for outcome in outcomes])
         self._add("mean best cosine", [float(np.maximum(match.cosines, 0).mean()) for match in matches])
-        if self._compare is not None:
-            same = self._compare(question, matcher)
-            by_llm = [*outcomes_of(matcher.matches(same), self._dimension)]
-            self._add("compared by the LLM: p(y)", self._born_of(by_llm))
-            self._add(
-                "compared by the LLM: lambda_max", [one.born(Identity())[1].lambda_max for one in by_llm]
-            )
-            self._add("mean P(same)", [mean_same(*pair) for pair in zip(matches, same, strict=True)])
 
     def _born_of(self, outcomes: Sequence[Outcomes]) -> list[float]:
         return [outcome.born(Identity())[0].probability for outcome in outcomes]
@@ -235,51 +190,6 @@ def report(world: World, m: int) -> None:
         print(f"| {name} | {figure.told()} | {(best - figure).told('+')} |")
 
 
-def labelled(drawn: Sequence[Drawn], vectors: dict[str, Floats], m: int, num_judged: int) -> DevSet:
-    """Return the judged claims as material of `/calibrate`, grouped by question."""
-    rows, group = list[DevRow](), list[int]()
-    for number, answers_ in enumerate(drawn):
-        for i, answer in enumerate(answers_.answers[:num_judged]):
-            claims_ = claims(answer, question=answers_.question.text)
-            tokens = answers_.tokens[i] if answers_.tokens else ()
-            spoken = claim_logprobs(answer, claims_, tokens, answers_.question.text)
-            of_answer = tuple(
-                ClaimIn(
-                    text=claim.text,
-                    correct=verdict,
-                    logprob=own.total if own else None,
-                    fact_logprob=own.facts if own else None,
-                    least_logprob=own.least if own else None,
-                )
-                for claim, own in zip(claims_, spoken, strict=True)
-                if (verdict := answers_.question.verdict(claim.text)) is not None
-            )
-            others = tuple(Draw(answers_.answers[(i + j) % len(answers_.answers)]) for j in range(1, m + 1))
-            row = DevRow(len(rows), None, (), prompt=answers_.question.text, claims=of_answer)
-            if of_answer:
-                rows.append(replace(row, draws=others, complete=True))
-                group += [number] * len(of_answer)
-    sentences = [sentences_of(row) for row in rows]
-    made = claim_material(rows, sentences, vectors, m, next(iter(vectors.values())).size)
-    return replace(made, groups=np.array(group))
-
-
-def report_calibrated(material: DevSet) -> None:
-    """Print cross-validated figures of a calibration of claims."""
-    resamples = Resamples(*[20] * 4)
-    fitted = fit_all(material, "depolarized")
-    shown = CrossValidated(fitted, resamples=resamples)
-    print("\n" + head("calibrated claims", "projection ECE", "mean lambda_max"))
-    for name in ("raw", "depolarized"):
-        served = shown.served[name].lambda_max
-        print(f"| {name} | {served_figures(shown, name)[0]['projection_ece']:.3f} | {served.mean():.3f} |")
-    print("\n" + head("P(correct), by /calibrate", "log loss", "of the base rate"))
-    for count in (0, material.num_samples):
-        if count in fitted.decided:
-            fit = fitted.decided[count].fit
-            print(f"| {count} answers drawn | {fit.scores.log_loss:.3f} | {fit.base_rate.log_loss:.3f} |")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--weights", type=Path, help="folder of another LLM, for vLLM")
@@ -287,7 +197,6 @@ def main() -> None:
     parser.add_argument("--answers", type=int, default=max(SIZES) + 1, help="answers to each question")
     parser.add_argument("--judged", type=int, default=max(SIZES) + 1, help="judged answers to each question")
     parser.add_argument("--draws", type=int, nargs="+", default=SIZES, help="numbers of answers that judge")
-    parser.add_argument("--compare", metavar="URL", help="a server of an LLM that compares")
     parser.add_argument("--again", action="store_true", help="sample new answers")
     parser.add_argument("--uqlm", action="store_true", help="also UQLM's own code")
     options = parser.parse_args()
@@ -301,16 +210,12 @@ def main() -> None:
         texts += [*claims_, *beyond(claims_, question)]
     vectors = embedded(sorted(set(texts), key=len), options.embedder)
     print(f"{llm}, {len(drawn)} questions; {options.embedder}")
-    with asyncio.Runner() as runner:
-        replies = kept.with_name(f"compared-{kept.name}")
-        compare = comparisons(runner, options.compare, replies) if options.compare else None
-        for m in options.draws:
-            world = World(drawn, vectors, m, options.judged, compare)
-            if options.uqlm:
-                world.score_by_uqlm(WEIGHTS / options.embedder)
-            report(world, m)
-            report_calibrated(labelled(drawn, vectors, m, options.judged))
-            report(World(drawn[FIRST:], vectors, m, options.judged, compare), m)
+    for m in options.draws:
+        world = World(drawn, vectors, m, options.judged)
+        if options.uqlm:
+            world.score_by_uqlm(WEIGHTS / options.embedder)
+        report(world, m)
+        report(World(drawn[FIRST:], vectors, m, options.judged), m)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import httpx2 as httpx
 from benchmarks.alternating import alternate, describe
 from benchmarks.dropin import QUESTIONS, servers, service_before
 from benchmarks.processes import UNCACHED
-from demo.data import FEW_SHOT
+from demo.data import PROMPT_TEMPLATE
 
 SAMPLING = {"temperature": 0.5, "top_p": 1.0, "max_tokens": 32, "stop": ["\n"]}
 # Completions API: the log-probability of each sampled token, without alternatives.
@@ -35,7 +35,7 @@ async def compare(
     async with httpx.AsyncClient(timeout=600) as http:
 
         async def direct(number: int, extra: dict[str, int]) -> None:
-            prompt = f"{FEW_SHOT}Q: {QUESTIONS[number % len(QUESTIONS)]}\nA:"
+            prompt = PROMPT_TEMPLATE.replace("{prompt}", QUESTIONS[number % len(QUESTIONS)])
             body = {"model": "m", "prompt": prompt, "n": samples, **SAMPLING, **extra}
             (await http.post(f"{llm}/v1/completions", json=body)).raise_for_status()
 
@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("--chats", action="store_true", help="scored chats in place of /score")
     parser.add_argument("--url", help="of a running LLM server, instead of SmolLM2 on vLLM")
     options = parser.parse_args()
-    settings = {"EIGENCAL_LLM_API": "completions", "EIGENCAL_FEW_SHOT": FEW_SHOT}
+    settings = {"EIGENCAL_LLM_API": "completions", "EIGENCAL_PROMPT_TEMPLATE": PROMPT_TEMPLATE}
     # The questions repeat, so vectors must not be cached.
     with ExitStack() as stack:
         if options.url:

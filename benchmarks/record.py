@@ -1,25 +1,24 @@
 """Answers of an LLM on vLLM, recorded as the files of ../shared/data are: what the benchmarks judge.
 
-    python -m benchmarks.record WEIGHTS NAME [--sets triviaqa nq support sentences] [--rows 150] [--draws 20]
+    python -m benchmarks.record WEIGHTS NAME [--sets triviaqa nq sentences] [--rows 150] [--draws 20]
 
 WEIGHTS: the folder of an instruction-tuned LLM; NAME: what its files in .cache are called. Needs
 ../shared/data and `make .venv-vllm/.installed`. Short answers to the development questions are drawn after
-four examples, at a temperature of .5; answers to `support_questions.toml` are chats with the passage, at .7,
-and `sentences` are chats that ask for one short sentence, to test questions, at .7. Each row has one
-more answer, at a temperature of 0, which is judged. Rows are kept as they come: a second call continues.
+four examples, at a temperature of .5. `sentences` are chats that ask for one short sentence, to test
+questions, at .7. Each row has one more answer, at a temperature of 0, which is judged. Rows are stored at
+once: a second call continues.
 """
 
 import argparse
 import asyncio
 import json
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import httpx2 as httpx
 
-from benchmarks.processes import ROOT, free_port, running, wait_for
+from benchmarks.processes import free_port, running, wait_for
 from benchmarks.recorded_evidence import DATA, RECORDED
 from tests.support.vllm import ENVIRONMENT, serve_command
 
@@ -32,20 +31,12 @@ EXAMPLES = (
 SHORT = {"triviaqa": "triviaqa_dev", "nq": "nq_dev"}
 SENTENCES = slice(240, 400)  # rows of the test file without recorded short answers
 ONE_SENTENCE = "{question}\nAnswer in one short full sentence."
-ASK = "Answer the customer from this text, in one full sentence.\n\n{passage}\nQuestion: {question}"
 AT_ONCE = 10
 Row = dict[str, Any]
 
 
 def asked(name: str, count: int) -> Iterator[tuple[str, list[str]]]:
     """Yield each question of a set and its right answers."""
-    if name == "support":
-        for passage in tomllib.loads((ROOT / "benchmarks" / "support_questions.toml").read_text("utf-8"))[
-            "passages"
-        ]:
-            for question, *references in passage["questions"]:
-                yield ASK.format(passage=passage["text"].strip(), question=question), references
-        return
     name, of_file = ("triviaqa_test", SENTENCES) if name == "sentences" else (SHORT[name], slice(None))
     for line in (DATA / f"{name}.jsonl").read_text("utf-8").splitlines()[of_file][:count]:
         row = json.loads(line)
@@ -119,9 +110,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("weights", type=Path)
     parser.add_argument("name")
-    parser.add_argument(
-        "--sets", nargs="+", choices=(*SHORT, "support", "sentences"), default=(*SHORT, "support")
-    )
+    parser.add_argument("--sets", nargs="+", choices=(*SHORT, "sentences"), default=tuple(SHORT))
     parser.add_argument("--rows", type=int, default=150, help="of each set of short answers")
     parser.add_argument("--draws", type=int, default=20)
     parser.add_argument("--url", help="of a server that runs, instead of starting one: http://127.0.0.1:8000")

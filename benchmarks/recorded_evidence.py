@@ -179,10 +179,6 @@ class Recorded:
         assert labelled.own_logprob_share == 1
         return Material(labelled.at(0))
 
-    def served(self, m: int) -> tuple["Material", int]:
-        """Return the rows as P(correct) of a score judges them, and the number of answers of its map."""
-        return self.material(m), max(m, 1)
-
 
 def recorded_vectors(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
     """Return the recorded vectors (d,) of a file's samples and references."""

@@ -60,16 +60,16 @@ def of_answer(data: Recorded) -> Scores:
 
 def by_kernel(name: str, data: Recorded, m: int, kernel: Kernel) -> Scores:
     """Return our scores (n,) with m answers."""
-    rows, (judged, number) = data.material(m).rows, data.served(m)
+    material = data.material(m)
     lambda_max = {
-        "lambda_max, raw": rows.eigenvalues[:, 0],
-        "lambda_max, default": served_lambda_max(default_for(name, m, kernel)[0], rows),
+        "lambda_max, raw": material.rows.eigenvalues[:, 0],
+        "lambda_max, default": served_lambda_max(default_for(name, m, kernel)[0], material.rows),
     }
-    map_, prior = default_for(name, number, kernel)
-    labelled = [judged.held_out(seed, prior=prior)[0] for seed in range(SEEDS)]
+    map_, prior = default_for(name, m, kernel)
+    labelled = [material.held_out(seed, prior=prior)[0] for seed in range(SEEDS)]
     columns = {
         **(lambda_max if m else {}),
-        WITHOUT: NO_VERDICTS.predict(judged.judged.columns(map_)),
+        WITHOUT: NO_VERDICTS.predict(material.judged.columns(map_)),
         BEST: np.mean(labelled, axis=0),
     }
     return {f"{score}{'' if kernel == FACTS else ', cosine'}": column for score, column in columns.items()}

@@ -46,8 +46,8 @@ def by_rows() -> None:
     for rows in ROWS:
         rng = np.random.default_rng(rows)
         subsets = SUBSETS if rows < len(dev) else 1
-        chosen = [dev.take(rng.permutation(len(dev))[:rows]) for _ in range(subsets)]
-        table = np.array([figures(fit_depolarized(rows_).map, test) for rows_ in chosen])
+        parts = [dev.take(rng.permutation(len(dev))[:rows]) for _ in range(subsets)]
+        table = np.array([figures(fit_depolarized(part).map, test) for part in parts])
         mean, worst = table.mean(axis=0), table.max(axis=0)
         print(
             f"| {rows} | {subsets} | {mean[0]:.3f} | {worst[0]:.3f} "
@@ -62,8 +62,9 @@ def by_answers() -> None:
     print("|---:|---:|---:|---:|")
     for m in ANSWERS:
         dev = dev_set(questions(DEV, m), DIMENSION)
-        map_, raw = fit_depolarized(dev).map, dev.eigenvalues[:, 0]
-        print(f"| {m} | {map_.temperature:.2f} | {map_.depolarization:.2f} | {auroc(raw, right):.3f} |")
+        map_ = fit_depolarized(dev).map
+        ranking = auroc(dev.eigenvalues[:, 0], right)
+        print(f"| {m} | {map_.temperature:.2f} | {map_.depolarization:.2f} | {ranking:.3f} |")
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Use of cores, memory and Postgres by replicas, for each effort and number of replicas.
+"""Use of cores, memory and Postgres by replicas, for each number of answers and of replicas.
 
 First the embedder on one thread without a cache: core-seconds for 100 scores of the bundled recorded answers.
 Then real services with a scripted LLM on a real Postgres: connections and transactions when idle and under
@@ -23,7 +23,6 @@ import httpx2 as httpx
 import psycopg
 
 from benchmarks.processes import PYTHON, ROOT, free_port, running, wait_for
-from service.scoring.score import EFFORTS
 from tests.support.openai_server import MODEL, Exchange, OpenAIServer, completion
 from tests.support.postgres import cluster
 
@@ -62,12 +61,12 @@ def embedding_s(embedder: str, num_samples: int) -> tuple[float, float]:
     return float(completed.stdout.split()[-1]), sum(len(texts) - 1 for texts in scores) / len(scores)
 
 
-def by_effort(embedders: list[str]) -> None:
+def by_num_samples(embedders: list[str]) -> None:
     for embedder in embedders:
-        for effort in ("low", "medium", "high"):
-            seconds, distinct = embedding_s(embedder, EFFORTS[effort])
+        for num_samples in (3, 8, 20):
+            seconds, distinct = embedding_s(embedder, num_samples)
             shown = f"{100 * seconds:.2f} core-seconds for 100 scores"
-            print(f"{embedder}, {effort} ({EFFORTS[effort]} answers, {distinct:.1f} distinct): {shown}")
+            print(f"{embedder}, {num_samples} answers ({distinct:.1f} distinct): {shown}")
 
 
 async def answer(exchange: Exchange, counter: itertools.count) -> None:
@@ -225,7 +224,7 @@ def main() -> None:
     parser.add_argument("--replicas", type=int, nargs="+", default=[1, 3])
     parser.add_argument("--embedder", default="all-mpnet-base-v2")
     options = parser.parse_args()
-    by_effort(["all-MiniLM-L6-v2", "all-mpnet-base-v2"])
+    by_num_samples(["all-MiniLM-L6-v2", "all-mpnet-base-v2"])
     asyncio.run(on_postgres(options.replicas, options.embedder))
 
 

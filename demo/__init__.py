@@ -1,1 +1,1 @@
-"""The demonstration of `make run`: a small LLM server, bundled questions, and a tour of the service."""
+"""The demonstration of `make run`: a small LLM server, bundled questions, and three calls of the service."""

@@ -6,9 +6,10 @@ import random
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from copy import copy
 from email.utils import mktime_tz, parsedate_tz
+from http import HTTPStatus
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TypeVar
 
@@ -87,16 +88,55 @@ class Connections:
     ) -> AsyncIterator[httpx2.Response]:
         """Send JSON and yield the response once its head has arrived.
 
-        Redirects are not followed and cookies are not kept. Raises httpx2.TransportError.
+        Redirects are not followed and cookies are not kept. A call that fails on a kept connection before its
+        response arrives is sent again. Raises httpx2.TransportError.
         """
-        if self._client.is_closed:
-            raise httpx2.ConnectError("The connections have been closed.")
-        async with self._client.stream(method, url, content=content, headers=headers) as response:
-            yield response
+        while not self._client.is_closed:
+            watch = _Watch()
+            call = self._client.stream(
+                method, url, content=content, headers=headers, extensions={"trace": watch}
+            )
+            async with AsyncExitStack() as ending:
+                try:
+                    response = await ending.enter_async_context(call)
+                except (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError):
+                    if watch.is_new:
+                        raise
+                    response = None
+                if watch.was_there_before:
+                    # The server may send more than its response each time.
+                    self._client.headers["Connection"] = "close"
+                # Servers may send 408 as they close an idle connection (RFC 9110, 15.5.9).
+                elif response and (watch.is_new or response.status_code != HTTPStatus.REQUEST_TIMEOUT):
+                    yield response
+                    return
+        raise httpx2.ConnectError("The connections have been closed.")
 
     async def close(self) -> None:
         """Close all connections; idempotent."""
         await self._client.aclose()
+
+
+class _Watch:
+    """A trace of httpx2 that sees whether a call opened a connection, and whether its response is its own.
+
+    A response that is there before the service has waited for it was sent with the response to another call:
+    httpx2 keeps a connection even if more bytes have arrived than belong to a response.
+    """
+
+    def __init__(self) -> None:
+        self.is_new = False
+        self.was_there_before = False
+        self._has_waited = False
+
+    async def __call__(self, event: str, _: Mapping[str, object]) -> None:
+        """Take note of an event."""
+        if event == "connection.connect_tcp.started":
+            self.is_new = True
+        elif event == "http11.receive_response_headers.started":
+            asyncio.get_running_loop().call_soon(setattr, self, "_has_waited", True)
+        elif event.startswith("http11.receive_response_headers"):
+            self.was_there_before = not self._has_waited
 
 
 # Retries and checks

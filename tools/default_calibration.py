@@ -57,9 +57,9 @@ class Recorded:
 
     def maps(self, m: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """Return the fitted parameters and the Hessian of the mean risk at them, by method."""
-        masses = [missing_mass(totals[:m], row.index[:m]) for row, totals in self.totals.items()]
-        spectra = solve([weighted(row, np.arange(m)) for row in self.overlaps], DIMENSION)
-        rows = replace(spectra, missing_mass=np.array(masses))
+        dev = solve([weighted(overlaps_, np.arange(m)) for overlaps_ in self.overlaps], DIMENSION)
+        missing = [missing_mass(self.totals[each][:m], each.index[:m]) for each in self.overlaps]
+        rows = replace(dev, missing_mass=np.array(missing))
         # With one answer the spectrum is always (1), so spectral maps cannot be fitted.
         methods: tuple[Method, ...] = ("evidence", "depolarized", "temperature") if m > 1 else ("evidence",)
         points = {method: point_of(fit(rows, method).map) for method in methods}

@@ -117,8 +117,8 @@ def too_few(generation: Generation, request: GenerationRequest | None) -> Eigenc
     if request is not None and empty:
         return NoUsableAnswers(
             f"{empty} of {drawn} drawn answers have no text (only reasoning, a tool call, or nothing). A "
-            f"score needs two answers. The limit is {request.sampling.max_tokens} tokens per answer. Raise it for "
-            "reasoning models (EIGENCAL_MAX_TOKENS or `sampling.max_tokens`)."
+            f"score needs two answers. The limit is {request.sampling.max_tokens} tokens per answer. Raise "
+            "it for reasoning models (EIGENCAL_MAX_TOKENS or `sampling.max_tokens`)."
         )
     return TooFewSamples(TOO_FEW)
 
@@ -228,8 +228,8 @@ class Scorer:
 
         A score needs two answers, or one if a calibration by evidence fits: the spectrum of one answer is
         always 1. With `num_samples` 0 it needs none. Raises TooFewSamples if fewer are requested or supplied;
-        NoUsableAnswers if fewer had text; DeadlineExceeded; InvalidRequest for a blank candidate; NotFound for
-        an unknown calibration; and the errors of the LLM and the embedder.
+        NoUsableAnswers if fewer had text; DeadlineExceeded; InvalidRequest for a blank candidate; NotFound
+        for an unknown calibration; and the errors of the LLM and the embedder.
         """
         async with in_time(command):
             with self._live.one():

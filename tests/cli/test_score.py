@@ -26,7 +26,7 @@ def test_json_output_is_the_services_response(here: Here, llm: OpenAIServer) -> 
     done = here("score", "question 2", "--json", "--num-samples", "4")
     assert done.code == 0, done.err
     assert done.json["num_samples"] == 4
-    assert "spectrum" not in done.json, "what was not sent is not made up"
+    assert "samples" not in done.json, "what was not sent is not made up"
     assert asked(llm)[-1] == "question 2"
 
 
@@ -37,7 +37,7 @@ def test_question_from_stdin(here: Here, llm: OpenAIServer) -> None:
 
 
 def test_options_reach_the_service(here: Here) -> None:
-    options = ["--candidate", "Paris", "--target-error", "0.1", "--confidence", "0.8", "--effort", "low"]
+    options = ["--candidate", "Paris", "--target-error", "0.1", "--confidence", "0.8", "--num-samples", "3"]
     body = here("score", "question 4", "--json", *options).json
     assert body["num_samples"] == 3
     assert body["candidate"]["probability"] is not None
@@ -45,7 +45,7 @@ def test_options_reach_the_service(here: Here) -> None:
 
 
 def test_candidate_is_judged_without_samples(here: Here, llm: OpenAIServer) -> None:
-    options = ["--effort", "none", "--candidate", "Paris", "--candidate-logprob", "-1.5"]
+    options = ["--num-samples", "0", "--candidate", "Paris", "--candidate-logprob", "-1.5"]
     before = len(llm.requests)
     done = here("score", "question 5", "--calibration", "none", *options)
     assert (done.code, len(llm.requests)) == (0, before), done.err
@@ -80,10 +80,7 @@ def test_error_is_one_line_with_an_exit_code(
     assert said in done.err
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [["scores"], ["score", "x", "--effort", "huge"]],
-)
+@pytest.mark.parametrize("arguments", [["scores"], ["score", "x", "--num-samples", "huge"]])
 def test_usage_error_refers_to_the_help(here: Here, arguments: list[str]) -> None:
     done = here(*arguments)
     assert (done.code, done.out) == (2, "")

@@ -44,7 +44,7 @@ def test_file_of_requests_with_own_ids_and_fields(
         {"id": 7, "messages": [{"role": "user", "content": "question 2"}]},
         {"samples": ["Paris", "Lyon", "Paris"]},
         "question 4",
-        {"id": "bad", "prompt": "question 5", "num_samples": 0},
+        {"id": "bad", "prompt": "question 5", "num_samples": 1000},
     ]
     file = written(tmp_path / "q.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     done = here("score", "--file", file, "--out", results, "--num-samples", 4)

@@ -1,17 +1,16 @@
 """The command with terminals, pipes, encodings and shells, and without its extra."""
 
+import json
 import os
 import re
 import subprocess
 import sys
 import venv
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from eigencal import __version__
-from eigencal.cli.output import Output, as_json, harmless
 from tests.cli.conftest import ADMIN_KEY, Here
 from tests.cli.scripted import problem, scored, scripted
 from tests.support.command import SOURCES, Command
@@ -38,18 +37,11 @@ def test_closed_pipe_is_not_an_error(running: str, command: Command) -> None:
 def test_output_is_utf_8_for_any_console_encoding(running: str, command: Command) -> None:
     samples = ["“Łódź” 🙂", "“Łódź” 🙂", "x"]
     file = command.home / "q.jsonl"
-    file.write_text(f'{{"samples": {as_json(samples)}}}\n', encoding="utf-8")
+    file.write_text(f'{{"samples": {json.dumps(samples, ensure_ascii=False)}}}\n', encoding="utf-8")
     env = {"EIGENCAL_URL": running, "EIGENCAL_KEY": ADMIN_KEY, "PYTHONIOENCODING": "cp1252"}
     done = command("score", "--file", file, "--json", **env)
     assert done.code == 0, done.err
     assert done.rows[0]["result"]["answer"] == samples[0]
-
-
-def test_text_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    assert harmless("a\x1b[2Jb\x07\x9b31mc\td\n") == "a�[2Jb��31mc\td\n"
-    rows = [SimpleNamespace(id=1, full_name="two\nlines\x1b[31m")]
-    Output(json=False, verbose=False).table(rows, ["id", "full_name"], "none")
-    assert capsys.readouterr().out == "id  full name\n1   two lines�[31m\n"
 
 
 def claim(text: str, agree: int, example: str | None = None) -> dict[str, object]:
@@ -70,7 +62,7 @@ CLAIMS = [
 
 
 async def says_claims(exchange: Exchange) -> None:
-    await scored(exchange, claims=CLAIMS, claims_share=1.0, claims_calibration=None)
+    await scored(exchange, claims=CLAIMS, claims_calibration=None)
 
 
 def test_claims_are_shown_with_their_support(here: Here) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import json
+import sys
 from collections.abc import AsyncIterator
 
 import httpx2 as httpx
@@ -124,6 +125,26 @@ def test_progress_is_reported(drive: Driver) -> None:
         for items in (["a", "b"], iter("a")):
             list(client.score_batch(items, progress=lambda *at: reports.append(at)))
     assert reports == [(1, 2, "scored"), (2, 2, "scored"), (1, None, "scored"), (1, 1, "scored")]
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "shown"),
+    [
+        (False, "scored: 1 of 3\nscored: 3 of 3\n"),
+        (True, "".join(f"\r\x1b[Kscored: {done} of 3" for done in (1, 2, 3)) + "\n"),
+    ],
+)
+def test_progress_is_one_line_on_a_terminal_and_few_lines_in_a_log(
+    drive: Driver,
+    is_terminal: bool,
+    shown: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    with drive("http://host", answer=whole) as client:
+        list(client.score_batch(["a", "b", "c"], progress=True))
+    assert capsys.readouterr().err == shown
 
 
 def test_items_may_be_an_async_iterable(fours: None) -> None:

@@ -13,7 +13,6 @@ import pytest
 
 import eigencal
 from eigencal import Client
-from eigencal._base_client import retry_policy
 from tests.client.script import GOOD, QUICK, Script, ok, problem, taken
 from tests.support.both_clients import Driver
 from tests.support.openai_server import Exchange, OpenAIServer, serving_in_thread, status
@@ -168,19 +167,6 @@ def test_no_retry_starts_after_the_time_limit(drive: Driver, limits: dict[str, A
     with drive("http://host", answer=script) as client, pytest.raises(eigencal.ServerError):
         client.score("What?", **limits)
     assert len(script.seen) == 1
-
-
-def test_waits_double_up_to_the_maximum_and_respect_retry_after() -> None:
-    def waits(error: eigencal.EigencalError, *, last_start: float) -> list[bool | float]:
-        on = retry_policy(lambda error: True, last_start, attempts=9, longest_wait_s=4.0)["on"]
-        return [on(error) for _ in range(5)]
-
-    lost, later = eigencal.APIConnectionError("gone"), time.monotonic() + 60
-    for wait, most in zip(waits(lost, last_start=later), [0.5, 1, 2, 4, 4], strict=True):
-        assert most / 2 <= wait <= most
-    overloaded = eigencal.ServerError("full", status=503, retry_after_s=3.0)
-    assert waits(overloaded, last_start=later) == [3.0] * 5
-    assert waits(overloaded, last_start=time.monotonic() + 2.9) == [False] * 5
 
 
 # Responses that end too early on a properly closed connection, as after a proxy

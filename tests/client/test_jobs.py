@@ -1,6 +1,5 @@
 """Uploads and jobs: streamed, created once, and followed despite failures of the service."""
 
-import gzip
 import io
 import json
 from pathlib import Path
@@ -28,14 +27,12 @@ class Pipe(io.BytesIO):
         raise io.UnsupportedOperation("seek")
 
 
-@pytest.fixture(params=["path", "packed", "pipe", "rows"])
+@pytest.fixture(params=["path", "pipe", "rows"])
 def dev(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    path, packed = tmp_path / "dev.jsonl", tmp_path / "dev.jsonl.gz"
+    path = tmp_path / "dev.jsonl"
     path.write_bytes(LINE * 3)
-    packed.write_bytes(gzip.compress(LINE * 3))
     kinds: dict[str, Any] = {
         "path": lambda: path,
-        "packed": lambda: gzip.open(packed),  # noqa: SIM115
         "pipe": lambda: Pipe(LINE * 3),
         "rows": lambda: iter([ROW] * 3),
     }

@@ -45,7 +45,7 @@ PRINTS = {
         "this answer {\n  probability: 0.",
         f"{DRAWN[0]}\nthis answer {{\n  probability: 0.",
     ],
-    "langchain_ask.py": ["this answer 0.", f"{DRAWN[0]}\nthis answer {{'probability': 0."],
+    "langchain_ask.py": ["this answer {'probability': 0.", f"{DRAWN[0]}\nthis answer {{'probability': 0."],
     "llama_index_ask.py": [
         "this answer {'probability': 0.",
         f"{DRAWN[0]}\nthis answer {{'probability': 0.",

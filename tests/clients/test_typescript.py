@@ -1,90 +1,90 @@
-"""The TypeScript client: made from the contract, right by its own tests, and against a running service."""
+"""The TypeScript client: its types, its own tests, and the examples of clients/typescript/README.md."""
 
 import json
-from collections.abc import Iterator
+import os
+import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from service.api.errors import STATUS
+from benchmarks.processes import ROOT
 from tests.clients.conftest import labelled
-from tests.clients.environments import SCORE_KEY
-from tests.clients.typescript import DIST, FOLDER, TSC, run
-from tests.support.openai_server import Exchange, OpenAIServer, hang, serving_in_thread
-from tests.support.services import Service, llm_and_embedder, service, until
-from tests.support.services import cities as answer_with_cities
+from tests.clients.environments import FROM_HERE, PATIENCE_S, SCORE_KEY
+from tests.support.services import Service
 
 pytestmark = pytest.mark.clients
+FOLDER = ROOT / "clients" / "typescript"
+PACKAGES = FOLDER / "node_modules"
+TSC = PACKAGES / "typescript" / "bin" / "tsc"
+BLOCK = re.compile(r"^```\w+ (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+EXAMPLES = dict(BLOCK.findall((FOLDER / "README.md").read_text(encoding="utf-8")))
+OFFLINE = ("--offline", "--no-audit", "--no-fund", "--no-update-notifier")
+STRICT = ("--strict", "--target", "es2022", "--skipLibCheck", "false", "--module", "nodenext")
+TYPES = ("--lib", "es2022", "--typeRoots", PACKAGES / "@types", "--types", "node")
+# Patterns of each example's output.
+PRINTS = {
+    "score.ts": r"Berlin 0\.",
+    "batch.ts": r"[01] 0\.\d+\n[01] 0\.",
+    "calibrate.ts": r"succeeded [\s\S]*November is ",
+    "errors.ts": r"model_not_found 404 false req_",
+}
 
 
-def test_the_types_are_those_of_the_contract(tmp_path: Path) -> None:
-    """Where this fails, the contract has changed: make openapi-types."""
+def run(*command: object, cwd: Path) -> str:
+    """Return the output of a command. A failure fails the test."""
+    if not PACKAGES.exists():
+        pytest.fail("the TypeScript client is not built: make test-clients")
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env={name: os.environ[name] for name in FROM_HERE if name in os.environ},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with the package as npm packs it, and the compiled examples of the README."""
+    folder = tmp_path_factory.mktemp("typescript")
+    copy = folder / "clients" / "typescript"
+    shutil.copytree(FOLDER, copy, ignore=shutil.ignore_patterns("node_modules", "dist", "*.tgz", "LICENSE"))
+    (copy / "node_modules").symlink_to(PACKAGES)
+    shutil.copy(ROOT / "LICENSE", folder)
+    output = run("npm", "pack", "--json", "--silent", *OFFLINE, cwd=copy)
+    tarball = copy / json.loads(output[output.index("[") :])[0]["filename"]
+    project = folder / "app"
+    project.mkdir()
+    (project / "package.json").write_text('{"type": "module", "private": true}')
+    run("npm", "install", "--ignore-scripts", *OFFLINE, tarball, cwd=project)
+    for name, code in EXAMPLES.items():
+        (project / name).write_text(code, encoding="utf-8")
+    run("node", TSC, *STRICT, *TYPES, *EXAMPLES, cwd=project)
+    return project
+
+
+def test_types_are_those_of_the_contract(tmp_path: Path) -> None:
+    """A failure means that the contract has changed: make openapi-types."""
     run("node", FOLDER / "scripts" / "generate.mjs", tmp_path / "openapi.ts", cwd=FOLDER)
     assert (tmp_path / "openapi.ts").read_bytes() == (FOLDER / "src" / "openapi.ts").read_bytes()
 
 
-def test_what_is_tested_is_what_the_sources_make(tmp_path: Path) -> None:
-    """It compiles strictly, too."""
-    run("node", TSC, "-p", "tsconfig.build.json", "--outDir", tmp_path, cwd=FOLDER)
-    assert contents(tmp_path) == contents(DIST)
+def test_own_tests_pass() -> None:
+    run("npm", "test", cwd=FOLDER)
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def test_its_own_tests_pass() -> None:
-    files = sorted((FOLDER / "tests").glob("*.test.mjs"))
-    assert "# fail 0" in run("node", "--test", "--test-reporter=tap", *files, cwd=FOLDER)
-
-
-def test_every_code_of_the_service_has_a_class() -> None:
-    code = "import { BY_CODE } from './dist/problems.js'; console.log(JSON.stringify(Object.keys(BY_CODE)))"
-    told = run("node", "--input-type=module", "-e", code, cwd=FOLDER)
-    assert set(json.loads(told)) == set(STATUS)
-
-
-def test_the_lock_file_names_no_host_and_package_json_no_dependency() -> None:
-    lock = json.loads((FOLDER / "package-lock.json").read_text())
-    assert not [name for name, entry in lock["packages"].items() if "resolved" in entry]
-    assert "dependencies" not in json.loads((FOLDER / "package.json").read_text())
-
-
-def test_a_running_service(ours: str, deciding: Service, tmp_path: Path) -> None:
-    rows = tmp_path / "rows.json"
-    rows.write_text(json.dumps(labelled()))
-    env = {
-        "EIGENCAL_URL": ours,
-        "EIGENCAL_KEY": SCORE_KEY,
-        "CALIBRATED_URL": str(deciding.http.base_url),
-        "ROWS": str(rows),
-    }
-    assert "# fail 0" in run("node", "--test", "--test-reporter=tap", "tests/live.mjs", cwd=FOLDER, env=env)
-
-
-async def cities_or_nothing(exchange: Exchange) -> None:
-    """Answer one prompt, and no other."""
-    answers = exchange.body["messages"][-1]["content"] == "question 1"
-    await (answer_with_cities if answers else hang)(exchange)
-
-
-@pytest.fixture
-def hanging() -> Iterator[OpenAIServer]:
-    with serving_in_thread(OpenAIServer(default=llm_and_embedder(cities_or_nothing))) as made:
-        yield made
-
-
-LEAVES = """
-import { Eigencal } from "./dist/index.js";
-for await (const item of new Eigencal().scoreBatch(["question 1", "question 2", "question 3"])) {
-  console.log(item.index, item.result.num_samples);
-  break;
-}
-"""
-
-
-def test_a_loop_that_is_left_lets_go_of_the_llm(hanging: OpenAIServer, tmp_path: Path) -> None:
-    with service(f"sqlite:///{tmp_path / 'store.db'}", hanging, tmp_path) as served:
-        env = {"EIGENCAL_URL": str(served.http.base_url)}
-        assert run("node", "--input-type=module", "-e", LEAVES, cwd=FOLDER, env=env) == "0 5\n"
-        until(lambda: hanging.disconnects == 2)
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_example_of_the_readme(name: str, app: Path, ours: str, deciding: Service) -> None:
+    (app / "dev.jsonl").write_text("\n".join(json.dumps(row) for row in labelled()))
+    address = str(deciding.http.base_url).rstrip("/") if name == "calibrate.ts" else ours
+    script = app / name.replace(".ts", ".js")
+    code = script.read_text().replace("http://127.0.0.1:8000", address).replace("the-score-key", SCORE_KEY)
+    script.write_text(code)
+    assert re.search(PRINTS[name], run("node", script, cwd=app))

@@ -74,12 +74,6 @@ def message(text: str | None) -> dict[str, Any]:
     return {"role": "assistant", "content": text, "refusal": None, "reasoning_content": None}
 
 
-def completion(said: list[str | None]) -> dict[str, Any]:
-    """Return the answer of the completions API in one piece."""
-    choices = [{"index": i, "text": text, "finish_reason": "stop"} for i, text in enumerate(said)]
-    return {**IDS, "object": "text_completion", "choices": choices, "usage": usage(said)}
-
-
 def deltas(text: str | None) -> list[dict[str, Any]]:
     """Return the pieces of a choice, as the chat API streams them."""
     first: dict[str, Any] = {"role": "assistant", "content": ""}
@@ -153,8 +147,6 @@ def answering(says: Says) -> Behaviour:
             await exchange.send(404, {"error": {**said, "code": 404}})
         elif exchange.path.endswith("/responses"):
             await answer_response(exchange, says(as_chat(body))[0])
-        elif not exchange.path.endswith("/chat/completions"):
-            await exchange.send(200, completion(says(body)))
         elif body.get("stream"):
             await stream_chat(exchange, says(body))
         else:

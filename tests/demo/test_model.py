@@ -83,12 +83,6 @@ def test_a_piece_waits_while_it_may_begin_a_stop_string() -> None:
     assert text(answer) == "a"
 
 
-def test_half_a_character_waits_for_the_rest() -> None:
-    assert model_module._num_held("caf\ufffd", ()) == 1
-    assert model_module._num_held("caf\u00e9", ("\u00e9t\u00e9",)) == 1
-    assert model_module._num_held("ab\ufffd", ("ab\u00e9",)) == 3
-
-
 def test_the_prompt_is_computed_once_and_ended_answers_leave_the_batch() -> None:
     network = ToyNetwork()
     drawn(20, [0, 1, 2, 0], network)

@@ -12,7 +12,7 @@ import pytest
 
 from demo.server import LLMServer
 from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import GenerationRequest, Priority, PromptShape, Sampling
+from service.llm.port import GenerationRequest, PromptShape, Sampling
 from tests.demo.toy import NEVER, Letters, ToyNetwork, toy_model
 from tests.support.live import on_socket, served
 
@@ -101,7 +101,6 @@ TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
         (CHAT, {"logit_bias": {"5": -100}}, "logit_bias", "unsupported_parameter"),
         (CHAT, {"frequency_penalty": 0.5}, "frequency_penalty", "unsupported_parameter"),
         (CHAT, {"anything": 1}, "anything", "unsupported_parameter"),
-        (CHAT, {"priority": 1}, "priority", "unsupported_parameter"),
         (TEXT, {"echo": True}, "echo", "unsupported_parameter"),
         (TEXT, {"best_of": 3}, "best_of", "unsupported_parameter"),
         (RESPONSES, {"previous_response_id": "resp_1"}, "previous_response_id", "unsupported_parameter"),
@@ -245,8 +244,8 @@ async def client(**options: Any) -> AsyncIterator[HttpLanguageModel]:
 @pytest.mark.parametrize("api", ["chat", "completions"])
 @pytest.mark.parametrize("deadline_s", [None, 60.0])
 async def test_the_client_gets_what_it_asks_for(api: Any, deadline_s: float | None) -> None:
-    request = GenerationRequest(5, SHORT, prompt="a", deadline_s=deadline_s, priority=Priority.JOB)
-    async with client(api=api, use_priority=True, shape=PromptShape(few_shot="b\n")) as llm:
+    request = GenerationRequest(5, SHORT, prompt="a", deadline_s=deadline_s)
+    async with client(api=api, shape=PromptShape(template="b\n{prompt}")) as llm:
         generation = await llm.generate(request)
         await llm.check()
         identity = llm.identity(request)

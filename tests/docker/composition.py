@@ -1,4 +1,4 @@
-"""The composition as an operator has it: a folder of its own with an .env, and `docker compose` in it."""
+"""A copy of the composition in its own folder, with an .env, and `docker compose` in it."""
 
 import json
 import os
@@ -13,14 +13,13 @@ from typing import Any
 import httpx2 as httpx
 
 from benchmarks.processes import ROOT, free_port
-from tests.docs.blocks import blocks
 from tests.support.services import PATIENCE_S
 
-PROJECT = "eigencal-test"  # never `eigencal`: its volumes may be somebody's own
+PROJECT = "eigencal-test"  # not `eigencal`, which may have volumes on this machine
 ADMIN, SCORE = "admin-key-of-the-tests", "score-key-of-the-tests"
 
-KEPT = re.compile("PATH$|HOME$|DOCKER_|PIP_")  # else a setting of the shell would outdo .env
-# Within a container: the service's process, which its init starts again with the container.
+KEPT = re.compile("PATH$|HOME$|DOCKER_|PIP_")  # other variables of the shell would override .env
+# In a container, kills the service's process. Docker restarts the container.
 KILL = (
     "python -c "
     "\"import os; [os.kill(int(pid), 9) for pid in open('/proc/1/task/1/children').read().split()]\""
@@ -41,14 +40,8 @@ def run(*command: str, folder: Path = ROOT, **options: Any) -> str:
     return done.stdout
 
 
-def documented(part: str) -> str:
-    """Return the block of docs/deploying.md that holds this text."""
-    (found,) = (block.code for block in blocks("docs/deploying.md") if part in block.code)
-    return found
-
-
-def until(condition: Callable[[], bool], seen: Callable[[], str] = lambda: "it does not happen") -> None:
-    """Wait for something that happens in a container. seen: what a failure shows."""
+def until(condition: Callable[[], bool], seen: Callable[[], str] = lambda: "timeout") -> None:
+    """Wait for a condition. seen: returns the message of a failure."""
     end = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < end, seen()
@@ -56,7 +49,7 @@ def until(condition: Callable[[], bool], seen: Callable[[], str] = lambda: "it d
 
 
 class Composition:
-    """One project, and callers of the service that it publishes."""
+    """One Compose project, and clients of its service."""
 
     def __init__(self, folder: Path, **settings: str) -> None:
         self.folder = folder
@@ -81,12 +74,12 @@ class Composition:
             shutil.copy(ROOT / name, self.folder / name)
 
     def caller(self, key: str) -> httpx.Client:
-        """Return a client that shows this key."""
+        """Return a client with this key."""
         headers = {"Authorization": f"Bearer {key}"}
         return httpx.Client(base_url=self.url, headers=headers, timeout=PATIENCE_S, trust_env=False)
 
     def set(self, **settings: str) -> None:
-        """Give values in .env: on the line that offers the variable, or else on a new one."""
+        """Set variables in .env."""
         text = (self.folder / ".env").read_text()
         for name, value in settings.items():
             line = f"{name}={value}"
@@ -95,7 +88,7 @@ class Composition:
         (self.folder / ".env").write_text(text)
 
     def shell(self, commands: str) -> str:
-        """Run commands in the project's folder, as an operator types them."""
+        """Run commands in the project's folder."""
         environment = {name: value for name, value in os.environ.items() if KEPT.match(name)}
         environment["COMPOSE_PROJECT_NAME"] = PROJECT
         return run("bash", "-euo", "pipefail", "-c", commands, folder=self.folder, env=environment)
@@ -104,6 +97,11 @@ class Composition:
         """Start the services of .env, and wait until the service is ready."""
         self.shell("docker compose up -d")
         self.ready()
+
+    def down(self) -> None:
+        """Remove the containers and volumes."""
+        self.shell("docker compose --profile '*' down --volumes --timeout 5")
+        self.http.close()
 
     def ready(self) -> None:
         """Wait until all replicas are healthy and the service is ready."""
@@ -116,17 +114,17 @@ class Composition:
         until(self._is_ready, self._state)
 
     def _state(self) -> str:
-        """Return what the containers are and have logged last."""
+        """Return the states and last log lines of the containers."""
         return self.shell("docker compose ps --all; docker compose logs --tail 40")
 
     def _is_ready(self) -> bool:
         try:
             return self.http.get("/readyz").status_code == 200
         except httpx.TransportError:
-            return False  # the proxy before the service starts as well
+            return False  # the proxy may not have started
 
     def replicas(self) -> list[str]:
-        """Return the ids of the service's containers that are there, running or not."""
+        """Return the ids of the service's containers, running or not."""
         return self.shell("docker compose ps --all --quiet eigencal").split()
 
     def inspect(self, container: str) -> dict[str, Any]:
@@ -152,7 +150,7 @@ class Composition:
         return str(sent.json()["id"])
 
     def job(self, job_id: str) -> dict[str, Any]:
-        """Return the job, which goes on."""
+        """Return a job that has not failed."""
         found = self.get(f"/jobs/{job_id}")
         assert found["state"] not in ("failed", "cancelled"), found
         return dict(found)

@@ -1,14 +1,12 @@
-"""Minutes of mixed load on two replicas in containers, while one fault after the other befalls them.
+"""Mixed load on two replicas in containers, and faults.
 
-The composition of docs/deploying.md on PostgreSQL, before a scripted LLM server on this machine. Scores
-(plain, with a deadline, of supplied answers, in batches), chats (whole and streamed), calibrations that are
-drawn and ones that are uploaded, and callers who hang up; the faults are those of `Faults`. Every score but
-those of chats is computed again from the answers that it returns, by numpy and sentence-transformers alone,
-with the numbers of the calibration that it names.
+The composition of docs/deploying.md on PostgreSQL, in front of a scripted LLM server on this machine. The
+load: scores (also with a deadline, of supplied answers, in batches), chats (whole and streamed), calibrations
+with and without drawn answers, and callers who hang up. The faults are the methods of `Faults`.
 
-The exit code is 1 where a status or an error without a code is none of those that may be, a reply breaks off
-while nothing had been killed, a score is wrong or served by a calibration of another set-up, a job is lost,
-or memory or open files of the replica that lives through it grow by a tenth or more to the end.
+The exit code is 1 if a status is not expected, an error has no code, a reply breaks off without a kill, a
+score uses the calibration of another model, a job is lost, or the memory or the open files of the surviving
+replica grow by a tenth or more.
 
     make soak ARGS="--minutes 30"
 """
@@ -33,7 +31,6 @@ import httpx2 as httpx
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.processes import ROOT
 from tests.docker.composition import ADMIN, KILL, SCORE, Composition, run
 from tests.support.openai_server import Behaviour, Exchange, OpenAIServer, drop, hang, status
 
@@ -137,7 +134,7 @@ class Tally:
     seen: collections.Counter[str] = field(default_factory=collections.Counter)
     wrong: list[str] = field(default_factory=list)
     broken: list[tuple[float, float, str]] = field(default_factory=list)  # replies: asked at, broken at, kind
-    checked: collections.Counter[str] = field(default_factory=collections.Counter)
+    num_calibrated: int = 0
     jobs: dict[str, str] = field(default_factory=dict)  # state by id, "" while it goes on
 
     def error(self, kind: str, reply: httpx.Response) -> str:
@@ -155,88 +152,6 @@ class Tally:
         return f"{reply.status_code} {code}"
 
 
-class Judge:
-    """Computes scores again from the answers that they return."""
-
-    def __init__(self, admin: httpx.AsyncClient, tally: Tally) -> None:
-        from sentence_transformers import SentenceTransformer
-
-        folder = ROOT / "data" / "weights" / "all-MiniLM-L6-v2"
-        self.admin, self.tally = admin, tally
-        self.model = SentenceTransformer(str(folder), device="cpu")
-        self.vectors: dict[str, NDArray[np.float64]] = {}
-        self.calibrations: dict[str, dict[str, Any]] = {}
-        self.waiting = asyncio.Queue[dict[str, Any]]()
-
-    async def work(self) -> None:
-        """Judge the answers, one after the other."""
-        while True:
-            score = await self.waiting.get()
-            used = score["calibration"]
-            if used and used["origin"] == "own" and used["id"] not in self.calibrations:
-                self.calibrations[used["id"]] = await self.known(used["id"])
-            try:
-                fault = await asyncio.to_thread(self.fault, score)
-            except Exception as error:  # the judged text may be anything
-                fault = f"not to be judged ({error!r})"
-            if fault:
-                self.tally.wrong.append(f"{fault}: {json.dumps(score)[:1500]}")
-            self.tally.checked[used["origin"] if used else "raw"] += 1
-            self.waiting.task_done()
-
-    async def known(self, calibration_id: str) -> dict[str, Any]:
-        """Return a calibration, however long the store is away."""
-        while True:
-            try:
-                reply = await self.admin.get(f"/calibrations/{calibration_id}")
-                if reply.status_code == 200:
-                    return dict(reply.json())
-                self.tally.error("calibration", reply)
-            except httpx.TransportError:
-                pass
-            await asyncio.sleep(1)
-
-    def fault(self, score: dict[str, Any]) -> str:
-        """Return the fault of a score, "" for none."""
-        used, samples = score["calibration"], score["samples"]
-        if used is None:
-            return "no calibration"
-        g, temperature = used["depolarization"], used["temperature"]
-        if used["origin"] == "own":
-            fitted = self.calibrations[used["id"]]
-            if score["model"] != OWN or fitted["fingerprint"]["model"] != OWN:
-                return "calibration of another model"
-            by_number = {one["num_samples"]: one for one in fitted["evidence"] or fitted["parameters"]}
-            parameters = by_number[len(samples)]
-            if not math.isclose(parameters["temperature"], temperature, rel_tol=1e-9):
-                return "temperature"
-            if fitted["evidence"]:
-                u = min(max(score["evidence"]["missing_mass"], 1e-4), 1 - 1e-4)
-                logit = parameters["evidence_intercept"] + parameters["evidence_slope"] * math.log(
-                    u / (1 - u)
-                )
-                expected = 1 / (1 + math.exp(-logit))
-            else:
-                expected = parameters["depolarization"]
-            if not math.isclose(expected, g, abs_tol=1e-6):
-                return "depolarization"
-        new = [text for text in set(samples) if text not in self.vectors]
-        if new:
-            made = self.model.encode(new, normalize_embeddings=True, show_progress_bar=False)
-            self.vectors |= dict(zip(new, np.asarray(made, dtype=np.float64), strict=True))
-        rows = np.stack([self.vectors[text] for text in samples])
-        values = np.linalg.eigvalsh(rows @ rows.T / len(rows))
-        values = values[values > 1e-9] ** (1 / temperature)
-        dimension = rows.shape[1]
-        served = (1 - g) * values / values.sum() + g / dimension
-        null = g / dimension
-        entropy = -(served * np.log(served)).sum()
-        entropy -= (dimension - len(served)) * null * math.log(null) if null else 0.0
-        if abs(served.max() - score["lambda_max"]) > 1e-4 or abs(entropy - score["entropy"]) > 1e-3:
-            return f"lambda_max {served.max():.6f}, entropy {entropy:.6f} computed"
-        return ""
-
-
 class Callers:
     """All callers, until they are stopped."""
 
@@ -252,7 +167,6 @@ class Callers:
             )
 
         self.http, self.admin = client(SCORE), client(ADMIN)
-        self.judge = Judge(self.admin, self.tally)
 
     async def repeat(self, call: Callable[[], Awaitable[str]], pause_s: float) -> None:
         """Call until it is over."""
@@ -273,13 +187,17 @@ class Callers:
     def body(self, **more: Any) -> dict[str, Any]:
         """Return a request, mostly for the calibrated model."""
         model = OWN if random.random() < 0.8 else OTHER
-        asked = {"prompt": question(random.randrange(PROMPTS)), "model": model, "return": ["samples"]}
+        asked = {"prompt": question(random.randrange(PROMPTS)), "model": model}
         return {**asked, "num_samples": random.randint(2, SAMPLES), **more}
 
     def scored(self, score: dict[str, Any]) -> str:
-        """Have a score computed again."""
-        self.judge.waiting.put_nowait(score)
-        return "calibrated" if score["calibrated"] else "by default"
+        """Check the calibration of a score."""
+        if not score["calibrated"]:
+            return "not calibrated"
+        self.tally.num_calibrated += 1
+        if score["model"] != OWN:
+            self.tally.wrong.append(f"calibration of another model: {json.dumps(score)[:1500]}")
+        return "calibrated"
 
     async def score(self, **more: Any) -> str:
         """Score a prompt."""
@@ -287,7 +205,7 @@ class Callers:
         return self.scored(reply.json()) if reply.status_code == 200 else self.tally.error("score", reply)
 
     async def score_by_deadline(self) -> str:
-        """Score the answers that came before a short deadline."""
+        """Score with a short deadline."""
         return await self.score(deadline_ms=1500)
 
     async def score_and_go(self) -> str:
@@ -302,7 +220,7 @@ class Callers:
         """Score answers of the caller's own."""
         texts, shares = answers_to(random.randrange(PROMPTS))
         samples = random.choices(texts, weights=shares.tolist(), k=6)
-        reply = await self.http.post("/score", json={"samples": samples, "return": ["samples"]})
+        reply = await self.http.post("/score", json={"samples": samples})
         return self.scored(reply.json()) if reply.status_code == 200 else self.tally.error("supplied", reply)
 
     async def batch(self) -> str:
@@ -603,7 +521,6 @@ async def drive(minutes: float) -> int:
                 EIGENCAL_DATABASE_URL="postgresql://eigencal:${POSTGRES_PASSWORD}@postgres:5432/eigencal",
                 EIGENCAL_LLM_URL=f"http://host.docker.internal:{llm.server.port}/v1",
                 EIGENCAL_LLM_MODEL=OWN,
-                EIGENCAL_LLM_PRIORITY="false",
                 EIGENCAL_LLM_TIMEOUT_S="20",
                 EIGENCAL_NUM_SAMPLES=str(SAMPLES),
                 EIGENCAL_EMBEDDER="all-MiniLM-L6-v2",
@@ -618,15 +535,13 @@ async def drive(minutes: float) -> int:
                 await asyncio.to_thread(made.ready)
                 return await soak(made, llm, minutes, disk)
             finally:
-                await asyncio.to_thread(made.shell, "docker compose --profile '*' down --volumes --timeout 5")
-                made.http.close()
+                await asyncio.to_thread(made.down)
 
 
 async def soak(made: Composition, llm: Llm, minutes: float, disk: Path) -> int:
     """Run it for so long, then let everything come to an end."""
     callers = Callers(made.url, llm)
     faults = Faults(made, llm, disk)
-    judging = asyncio.create_task(callers.judge.work())
     tasks, befalling = callers.tasks(), asyncio.create_task(faults.go_on())
     figures = []
     for third in range(3):
@@ -649,8 +564,6 @@ async def soak(made: Composition, llm: Llm, minutes: float, disk: Path) -> int:
             await callers.look_at(job_id)
         await asyncio.sleep(1)
     await asyncio.gather(*faults.starts)
-    await callers.judge.waiting.join()
-    judging.cancel()
     restarts = (await asyncio.to_thread(made.inspect, faults.lives))["RestartCount"]
     return verdict(callers, faults, figures, restarts)
 
@@ -687,12 +600,12 @@ def verdict(callers: Callers, faults: Faults, figures: list[dict[str, float]], r
         name for name in ("RSS MiB", "open files", "threads") if figures[2][name] > 1.1 * figures[0][name]
     ]
     ended = collections.Counter(tally.jobs.values())
-    absent = [kind for kind in ("own", "default") if not tally.checked[kind]]
+    absent = [] if tally.num_calibrated else ["a calibrated score"]
     absent += [] if ended["succeeded"] else ["a job that succeeds"]
     print("faults:", dict(collections.Counter(name for name, *_ in faults.history)))
     for kind, count in sorted(tally.seen.items()):
         print(f"  {count:6} {kind}")
-    print("scores computed again:", dict(tally.checked))
+    print("calibrated scores:", tally.num_calibrated)
     print("jobs:", dict(ended), "lost:", lost)
     print(f"broken off, or 502 of a dead replica: {len(tally.broken)}, unexplained: {len(unexplained)}")
     for began, ended, kind in unexplained:

@@ -26,7 +26,7 @@ SHELL = ("bash", "sh", "shell")
 # Named blocks are run by these tests, which fail for an unknown name.
 BY_NAME = {
     "docs/recipes/": "tests/clients/test_recipes.py",
-    "clients/typescript/README.md": "tests/clients/test_typescript_package.py",
+    "clients/typescript/README.md": "tests/clients/test_typescript.py",
 }
 DATA = ("json", "jsonl", "csv")
 
@@ -64,7 +64,7 @@ def blocks(page: str) -> list[Block]:
 
 
 def blocks_in(page: str, text: str, first_line: int = 0) -> Iterator[Block]:
-    """Yield the blocks of Markdown; a fence in an indented block (a tab of the site) counts as a fence."""
+    """Yield the blocks of Markdown; a fence in an indented block counts as a fence."""
     markers: dict[str, str] = {}
     just_before = False
     for token in MarkdownIt("commonmark").parse(text):

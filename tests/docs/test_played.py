@@ -1,4 +1,4 @@
-"""Commands, programs and figures of the documentation, run with the service of `make run`.
+"""Commands and programs of the documentation, run with the service of `make run`.
 
 All tests are in one file, so that parallel test processes start that service only once.
 """
@@ -17,7 +17,6 @@ from tests.docs import shown
 from tests.docs.blocks import SHELL, Block, blocks, pages, runs_here
 from tests.docs.conftest import Demo
 from tests.docs.playing import needs_others_packages, play, prepared
-from tools.site.figures import NUMBERS, fetch
 
 BLOCKS = {page: blocks(page) for page in pages()}
 HERE = {
@@ -27,8 +26,6 @@ HERE = {
 OTHERS = {
     page: [b for b in result if runs_here(b) and needs_others_packages(b)] for page, result in BLOCKS.items()
 }
-# Figures may differ in the third digit with another BLAS.
-CLOSE = 0.005
 
 
 @pytest.mark.weights
@@ -50,7 +47,7 @@ def test_commands_and_programs_of_a_page_work(page: str, demo: Demo, tmp_path: P
                 assert printed["decision"]["action"] == parsed["decision"]["action"], printed["decision"]
     if page == "README.md":  # the first page: only `make run` has calibrated
         [calibrated] = [done.printed[n] for n, block in enumerate(here) if "calibrate " in block.code]
-        assert "Use it. Activated: on held-out prompts it is better than the active" in calibrated
+        assert "Activated: " in calibrated
 
 
 def outputs(block: Block) -> list[Block]:
@@ -78,29 +75,11 @@ def test_programs_with_third_party_packages_run(page: str, demo: Demo, tmp_path:
 
 
 @pytest.mark.weights
-def test_figures_have_the_numbers_of_the_demonstration(demo: Demo) -> None:
-    kept = json.loads(NUMBERS.read_text("utf-8"))
-    with httpx.Client(base_url=demo.url, trust_env=False, timeout=60) as http:
-        made = fetch(http)
-    assert (made["from"], made["method"]) == (kept["from"], kept["method"])
-    raw, ours = errors_of(kept)
-    assert errors_of(made) == pytest.approx([raw, ours], abs=CLOSE)
-    assert f"{raw:.3f}" in demo.said and f"{ours:.3f}" in demo.said
-
-
-@pytest.mark.weights
 def test_demonstration_succeeds(demo: Demo) -> None:
-    """A calibration on other questions is activated; a right answer is let through, a wrong one withheld."""
-    _, activated, after = demo.said.partition("Use it. Activated: ")
+    """A calibration on other questions is activated, and an unknown answer is withheld."""
+    _, activated, after = demo.said.partition("Activated: ")
     assert activated
-    right, unknown = re.findall(r"^    Decision: (\w+)\.", after, re.MULTILINE)
-    assert (right, unknown) == ("answer", "abstain")
-
-
-def errors_of(figures: dict[str, Any]) -> list[float]:
-    """Return the projection ECE of the raw scores and of the served map."""
-    served = {row["map"]: row["projection_ece"] for row in figures["served"]}
-    return [served["raw"], served[figures["method"]]]
+    assert re.findall(r"^  Decision: (\w+)\.", after, re.MULTILINE) == ["abstain"]
 
 
 @pytest.mark.weights

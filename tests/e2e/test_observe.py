@@ -1,4 +1,4 @@
-"""Alert rules, their tests and dashboard queries in promtool, and a real Prometheus scraping the service."""
+"""Alert rules and dashboard queries in promtool, and a real Prometheus that scrapes the service."""
 
 import asyncio
 import json
@@ -44,10 +44,6 @@ def config(tmp_path: Path) -> Path:
 
 def test_configuration_and_rules_are_valid(config: Path) -> None:
     passed(promtool("check", "config", config))
-
-
-def test_each_alert_fires_only_when_it_should() -> None:
-    passed(promtool("test", "rules", OBSERVE / "alerts.test.yml"))
 
 
 def test_all_dashboard_queries_are_valid(tmp_path: Path) -> None:

@@ -16,6 +16,12 @@ from tests.support.reports import small_report
 from tests.support.sqlite_store import SqliteStore
 
 pytestmark = pytest.mark.browser
+# Type shown by Swagger UI, by name of the schema.
+TYPES = """
+Object.fromEntries([...document.querySelectorAll('section.models .json-schema-2020-12')].map(s => [
+  s.querySelector('.json-schema-2020-12__title')?.textContent,
+  s.querySelector('.json-schema-2020-12__attribute--primary')?.textContent]))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +63,14 @@ def test_api_documentation_works_under_its_policy(tab: Page, url: str) -> None:
     )
     assert tab.complaints() == []
     assert all(request.startswith((url, "data:", "blob:")) for request in tab.requests())
+
+
+def test_api_documentation_shows_all_schemas_as_objects(tab: Page, url: str) -> None:
+    tab.visit(f"{url}/docs")
+    until(tab, "document.querySelectorAll('.opblock').length > 10")
+    types = tab.evaluate(TYPES)
+    assert {"ScoreRequest", "BatchRequest", "Score"} <= types.keys()
+    assert all(kind.startswith("object") for kind in types.values()), types
 
 
 def test_a_report_works_under_its_policy(tab: Page, url: str) -> None:

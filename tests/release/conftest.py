@@ -1,4 +1,4 @@
-"""Environments that hold one wheel each; they are made once."""
+"""An environment with the service's wheel alone, its LLM server and the service in it."""
 
 from collections.abc import Iterator
 
@@ -12,16 +12,15 @@ from tests.support.services import address
 
 @pytest.fixture(scope="session")
 def service_alone(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """The service with the demonstration, and the weights of `make run`, fetched as it fetches them."""
-    settings = {"EIGENCAL_PORT": str(free_port()), "EIGENCAL_EMBEDDER": "all-MiniLM-L6-v2"}
-    made = installed(SERVICE.wheel, tmp_path_factory, extra="demo", **settings)
+    """Install the service and the demonstration, and fetch the weights of `make run`."""
+    made = installed(SERVICE.wheel, tmp_path_factory, extra="demo", EIGENCAL_EMBEDDER="all-MiniLM-L6-v2")
     made.run("eigencal-service", "weights", "fetch", "all-MiniLM-L6-v2", "SmolLM2-135M-Instruct")
     return made
 
 
 @pytest.fixture(scope="session")
 def llm(service_alone: Installed) -> Iterator[str]:
-    """The base URL of the demonstration's LLM server."""
+    """Run the demonstration's LLM server; yield its base URL."""
     port = free_port()
     command = [str(service_alone.bin / "python"), "-m", "demo", "serve", "--port", str(port)]
     with running(
@@ -33,15 +32,9 @@ def llm(service_alone: Installed) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def served(service_alone: Installed, llm: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the service, which its own command has started."""
-    folder = tmp_path_factory.mktemp("served")
-    # The demonstration starts another service with the database in the data folder.
-    settings = LLM_DEFAULTS | {
-        "EIGENCAL_PORT": "0",
-        "EIGENCAL_LLM_URL": llm,
-        "EIGENCAL_DATABASE_URL": f"sqlite:///{folder}/scores.db",
-    }
-    command, log = [str(service_alone.bin / "eigencal-service")], folder / "log"
+    """Run the service; yield its address."""
+    settings = LLM_DEFAULTS | {"EIGENCAL_PORT": "0", "EIGENCAL_LLM_URL": llm}
+    command, log = [str(service_alone.bin / "eigencal-service")], tmp_path_factory.mktemp("served") / "log"
     environment = service_alone.environment | settings
     with running(command, env=environment, log=log, folder=service_alone.folder, inherit=False) as process:
         yield address(process, log)

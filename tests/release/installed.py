@@ -7,22 +7,21 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from benchmarks.processes import ROOT
 
 DIST = ROOT / "dist"
-PATIENCE_S = 600  # nothing but a guard: gigabytes are unpacked, and a machine may be busy
-# The variables that a process may inherit. None leads to this checkout or to settings of a developer.
+PATIENCE_S = 600  # gigabytes are unpacked
+# Inherited variables. None leads to this checkout or to settings of a developer.
 FROM_HERE = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "TMPDIR")
 FOR_PIP = ("PIP_", "SSL_", "REQUESTS_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 
 
 @dataclass(frozen=True)
 class Project:
-    """A Python project of ours: its folder, and where in it the packages are that its wheel holds."""
+    """A Python project in this repository."""
 
     folder: Path
 
@@ -30,14 +29,8 @@ class Project:
         return self.name
 
     @property
-    def described(self) -> dict[str, Any]:
-        """Its `[project]`, as pyproject.toml has it."""
-        table: dict[str, Any] = tomllib.loads((self.folder / "pyproject.toml").read_text())["project"]
-        return table
-
-    @property
     def name(self) -> str:
-        return str(self.described["name"])
+        return str(tomllib.loads((self.folder / "pyproject.toml").read_text())["project"]["name"])
 
     @property
     def sources(self) -> Path:
@@ -45,7 +38,7 @@ class Project:
         return src if src.is_dir() else self.folder
 
     def built(self, suffix: str) -> Path:
-        """Return the file in dist/ of this project that ends so; there is exactly one."""
+        """Return the only file of this project in dist/ with this suffix."""
         found = sorted(DIST.glob(f"{self.name.replace('-', '_')}-[0-9]*{suffix}"))
         assert len(found) == 1, f"{self.name}: {found} in dist/; run: make dist"
         return found[0]
@@ -56,7 +49,7 @@ class Project:
 
     @property
     def version(self) -> str:
-        """Its version, as the wheel's name has it."""
+        """Return the version in the wheel's name."""
         return self.wheel.name.split("-")[1]
 
 
@@ -74,13 +67,13 @@ class Installed:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment of its processes: the settings, and this process's variables that find programs."""
+        """Return the environment of its processes."""
         kept = {name: os.environ[name] for name in FROM_HERE if name in os.environ}
         pip = {name: value for name, value in os.environ.items() if name.upper().startswith(FOR_PIP)}
         return kept | pip | self.settings | {"TOKENIZERS_PARALLELISM": "false", "COLUMNS": "80"}
 
     def run(self, command: str, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        """Run one of its commands to the end, which must be this exit code."""
+        """Run a command of the environment and check its exit code."""
         done = subprocess.run(
             [str(self.bin / command), *arguments],
             cwd=self.folder,

@@ -18,7 +18,6 @@ from service.llm.port import Message
 from service.proxy.routes import Chat
 from service.scoring.telemetry import OtelEvents
 from service.settings import Settings
-from service.tracing import OtelSpans
 from tests.support.calibrations import Active
 from tests.support.fakes import FakeEmbedder
 from tests.support.live import on_socket
@@ -76,7 +75,6 @@ async def drop_in(
     store: SqliteStore | None = None,
     active: Active | None = None,
     events: OtelEvents | None = None,
-    spans: OtelSpans | None = None,
     **settings: Any,
 ) -> AsyncIterator[DropIn]:
     """Serve the drop-in in front of this server, with these active calibrations and `settings`."""
@@ -87,7 +85,7 @@ async def drop_in(
         )
         embedder, store = embedder or FakeEmbedder(16), store or SqliteStore()
         store.calibrations = active or store.calibrations
-        app = create_app(made, embedder=embedder, store=store, events=events, spans=spans)
+        app = create_app(made, embedder=embedder, store=store, events=events)
         async with on_socket(app) as http:
             yield DropIn(app, http, server)
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.embedding.port import PAPER, Embedded, EmbedderIdentity, Kernel
-from service.errors import DeadlineExceeded, EmbedderUnavailable, LLMUnavailable
+from service.errors import EmbedderUnavailable, LLMUnavailable
 from service.llm.port import Draw, Generation, GenerationRequest, LLMIdentity, Usage, shape_hash
 
 DEFAULT_ANSWERS = ("Paris", "Paris", "Lyon", "paris", "Marseille")
@@ -29,8 +29,6 @@ class FakeLLM:
     """Answers from a script: answer i to a prompt is `answers[prompt][i % len]`, else `default[i % len]`.
 
     `gate`: each call waits for it before answering. `fail_with`: errors raised by the next calls, in order.
-    `tell`: number of answers reported to the listener before the wait. `deliver`: maximum number of answers
-    (the rest is missing with reason "error").
     `requests` records the calls, `cancelled` counts the cancelled ones, `active` those in progress.
     """
 
@@ -42,8 +40,6 @@ class FakeLLM:
         model: str = "fake-llm",
         gate: asyncio.Event | None = None,
         fail_with: Sequence[Exception] = (),
-        deliver: int | None = None,
-        tell: int = 0,
         on_request: Callable[[GenerationRequest], None] | None = None,
     ) -> None:
         self.answers = dict(answers or {})
@@ -51,8 +47,6 @@ class FakeLLM:
         self.model = model
         self.gate = gate
         self.fail_with = list(fail_with)
-        self.deliver = deliver
-        self.tell = tell
         self.available = True
         self.failures = Counter[str]()
         self.requests: list[GenerationRequest] = []
@@ -78,7 +72,7 @@ class FakeLLM:
             self._on_request(request)
         self.active += 1
         try:
-            await self._wait(request.deadline_s)
+            await self._wait()
             return self._answer(request)
         except asyncio.CancelledError:
             self.cancelled += 1
@@ -91,19 +85,14 @@ class FakeLLM:
         if not self.available:
             raise LLMUnavailable("The LLM is not available.")
 
-    async def _wait(self, deadline_s: float | None) -> None:
+    async def _wait(self) -> None:
         await asyncio.sleep(0)  # like a real LLM, lets other tasks run
-        if self.gate is None:
-            return
-        try:
-            await asyncio.wait_for(self.gate.wait(), deadline_s)
-        except TimeoutError:
-            raise DeadlineExceeded("No answer came before the deadline.") from None
+        if self.gate is not None:
+            await self.gate.wait()
 
     def _texts(self, request: GenerationRequest) -> list[str]:
         script = self.answers.get(last_user_text(request), self.default)
-        count = request.num_samples if self.deliver is None else min(self.deliver, request.num_samples)
-        return [script[i % len(script)] for i in range(count)]
+        return [script[i % len(script)] for i in range(request.num_samples)]
 
     def _answer(self, request: GenerationRequest) -> Generation:
         if self.fail_with:

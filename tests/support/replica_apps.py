@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2 as httpx
+from service.tracing import OtelSpans
 
 from service.app import Intervals, build_replica, create_app, own_keys, serving_of
 from service.calibration.calibration import Calibration, service_fingerprint
@@ -19,7 +20,6 @@ from service.scoring.score import Serving
 from service.scoring.scorer import LiveLoad
 from service.scoring.telemetry import OtelEvents
 from service.settings import Settings
-from service.tracing import OtelSpans
 from tests.support.calibrations import add, calibration
 from tests.support.decisions import selector
 from tests.support.fakes import FakeEmbedder, FakeLLM

@@ -33,7 +33,6 @@ REQUESTS = ["CalibrateForm", "Correction", "CorrectionsRequest", "ScoreRequest"]
 RENAMED = {
     "CalibrateForm": "CalibrateOptions",
     "CorrectionsRequest": "CorrectOptions",
-    "FullSpectrum": "Spectrum",
     "MadeKey": "NewKey",
     "MessageIn": "ChatMessage",
     "SamplingIn": "SamplingOptions",
@@ -77,6 +76,8 @@ def bare(schema: Any) -> Any:
             **({"description": schema["description"]} if "description" in schema else {}),
         }
     found = {name: schema[name] for name in KEPT if name in schema}
+    if "const" in schema:
+        found["enum"] = [schema["const"]]
     if "properties" in found:
         found.pop("anyOf", None)
         found.pop("additionalProperties", None)

@@ -303,26 +303,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/jobs/{job_id}/events": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Follow a job
-         * @description Send the job now and after each change, as server-sent events, until it ends.
-         */
-        get: operations["get_events_jobs__job_id__events_get"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/jobs/{job_id}/retry": {
         parameters: {
             query?: never;
@@ -452,13 +432,8 @@ export interface paths {
          *     The values are calibrated if a calibration fits this set-up. Otherwise the default calibration applies,
          *     `calibrated` is false and a warning gives the reason. A `candidate` is judged by the answers. With a
          *     `target_error`, the response has a decision: let the `candidate` or, without one, the `answer` through, or
-         *     hold it back. With `effort` `none`, no answers are drawn: the `candidate` is judged by its log-probability
+         *     hold it back. With `num_samples` 0, no answers are drawn: the `candidate` is judged by its log-probability
          *     alone, and there is no spectrum.
-         *
-         *     With `Accept: text/event-stream` the response is a stream: an event `answer` with `{"text": ...}` as each
-         *     drawn answer ends, then `score` with the score, or `error` with the problem. The score decides: after a
-         *     retry, an answer of an event may not be among the scored answers. An error before the first event is an
-         *     ordinary response.
          */
         post: operations["post_score_score_post"];
         delete?: never;
@@ -532,26 +507,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/v1/completions": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Completions
-         * @description Return the LLM server's completion of a text, with its uncertainty.
-         */
-        post: operations["completions_v1_completions_post"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/v1/models": {
         parameters: {
             query?: never;
@@ -586,70 +541,6 @@ export interface paths {
          * @description Return the LLM server's response, with its uncertainty.
          */
         post: operations["responses_v1_responses_post"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/responses/{response_id}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Stored Response
-         * @description Return, delete or cancel a response that the LLM server has stored, or list its input.
-         */
-        get: operations["stored_response_v1_responses__response_id__get"];
-        put?: never;
-        post?: never;
-        /**
-         * Stored Response
-         * @description Return, delete or cancel a response that the LLM server has stored, or list its input.
-         */
-        delete: operations["stored_response_v1_responses__response_id__delete"];
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/responses/{response_id}/cancel": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Stored Response
-         * @description Return, delete or cancel a response that the LLM server has stored, or list its input.
-         */
-        post: operations["stored_response_v1_responses__response_id__cancel_post"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/responses/{response_id}/input_items": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Stored Response
-         * @description Return, delete or cancel a response that the LLM server has stored, or list its input.
-         */
-        get: operations["stored_response_v1_responses__response_id__input_items_get"];
-        put?: never;
-        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1035,7 +926,7 @@ export interface components {
             id: string;
             /**
              * Kernel
-             * @description Kernel that compares the answers: `facts` (numbers, names, roles, negation, wording), `llm` (facts and the LLM's judgement of each pair) or `paper` (cosine of the embeddings).
+             * @description Kernel that compares the answers: `facts` (numbers, names, negation, wording), `llm` (facts and the LLM's judgement of each pair) or `paper` (cosine of the embeddings).
              * @enum {string}
              */
             kernel: "facts" | "llm" | "paper";
@@ -1298,39 +1189,6 @@ export interface components {
             threshold: number | null;
         };
         /**
-         * Disagreement
-         * @description A point on which the answers disagree.
-         */
-        Disagreement: {
-            /**
-             * Kind
-             * @description Numbers are compared only with numbers of the same unit. Names are compared only between answers that have no name in common. Roles differ between answers of the same words, in which two parts have changed places ("A beat B", "B beat A").
-             * @enum {string}
-             */
-            kind: "number" | "name" | "roles" | "negation";
-            /**
-             * Values
-             * @description The values by share, largest first, at most ten. The shares need not add up to 1: some answers may state none of the values.
-             */
-            values: components["schemas"]["DisagreementValue"][];
-        };
-        /**
-         * DisagreementValue
-         * @description A value that some of the answers state.
-         */
-        DisagreementValue: {
-            /**
-             * Share
-             * @description Share of the answers with content that state this value, 0..1.
-             */
-            share: number;
-            /**
-             * Value
-             * @description The value as one of the answers writes it. For `roles`: the answer. For `negation`: `negated` or `not negated`.
-             */
-            value: string;
-        };
-        /**
          * Evidence
          * @description Evidence from the log-probabilities of the answers.
          */
@@ -1424,7 +1282,7 @@ export interface components {
             prompt?: string | null;
             /**
              * Reference
-             * @description The right answer, or a list of right answers. Optional for rows with `claims`. A text that is a list of texts, as printed by JSON, Python or numpy, counts as that list.
+             * @description The right answer, or a list of right answers. Optional for rows with `claims`. A text that is a list of texts as JSON counts as that list.
              */
             reference?: string | string[] | null;
             /**
@@ -1459,48 +1317,6 @@ export interface components {
              * @enum {string}
              */
             role: "system" | "user" | "assistant";
-        };
-        /**
-         * FullSpectrum
-         * @description The whole spectrum.
-         */
-        FullSpectrum: {
-            /**
-             * Eigenvalues
-             * @description Served eigenvalues, descending.
-             */
-            eigenvalues: number[];
-            /**
-             * Null Count
-             * @description Number of remaining directions.
-             */
-            null_count: number;
-            /**
-             * Null Value
-             * @description Served eigenvalue of each remaining direction.
-             */
-            null_value: number;
-            /**
-             * Uncalibrated
-             * @description Raw eigenvalues, descending. Their sum is 1.
-             */
-            uncalibrated: number[];
-        };
-        /**
-         * Group
-         * @description Samples that say the same.
-         */
-        Group: {
-            /**
-             * Answer
-             * @description The most frequent text of the group.
-             */
-            answer: string;
-            /**
-             * Samples
-             * @description Positions of its samples in `samples`, from 0.
-             */
-            samples: number[];
         };
         /**
          * Health
@@ -1575,7 +1391,7 @@ export interface components {
             kind: "calibrate";
             /**
              * Links
-             * @description Paths: `self` and `events`. After success also `report` and `calibration`.
+             * @description Path: `self`. After success also `report` and `calibration`.
              */
             links: {
                 [key: string]: string;
@@ -1872,6 +1688,11 @@ export interface components {
              * @description Share of the samples that lie closest to this meaning, 0..1.
              */
             share: number;
+            /**
+             * Samples
+             * @description Positions of its samples in `samples`, from 0.
+             */
+            samples: number[];
         };
         /**
          * ParametersOut
@@ -2103,18 +1924,8 @@ export interface components {
             claims?: components["schemas"]["Claim"][] | null;
             /** @description The calibration applied to the claims. Null: none. Present with `claims`. */
             claims_calibration?: components["schemas"]["CalibrationUsed"] | null;
-            /**
-             * Claims Share
-             * @description Share of that text that consists of claims, 0..1. The rest is code, headings, questions, greetings and text of the user. Present with `claims`.
-             */
-            claims_share?: number | null;
             /** @description Decision on the `candidate` or, without one, on `answer`, for the target error. Null if no calibration can decide and the request has no `target_error`, unless the answers are refusals. Without a `probability_correct` the decision is to abstain. */
             decision: components["schemas"]["Decision"] | null;
-            /**
-             * Disagreements
-             * @description Numbers, names, roles and negations that differ between the drawn answers. Empty: none differ. Null if fewer than two answers have content, if the answers are scored claim by claim, and in chats under EIGENCAL_ABSTAIN.
-             */
-            disagreements?: components["schemas"]["Disagreement"][] | null;
             /**
              * Embedder
              * @description Embedder of the answers.
@@ -2132,11 +1943,6 @@ export interface components {
             entropy_normalized: number | null;
             /** @description Evidence from the log-probabilities. Null unless every answer has a log-probability. */
             evidence: components["schemas"]["Evidence"] | null;
-            /**
-             * Groups
-             * @description The samples grouped by meaning, largest group first. Unlike modes, which are eigenvectors, the groups divide the samples.
-             */
-            groups?: components["schemas"]["Group"][] | null;
             /**
              * Id
              * @description Id of the score.
@@ -2169,12 +1975,12 @@ export interface components {
             num_distinct: number;
             /**
              * Num Empty
-             * @description Number of answers without text. They are left out as failed, unless EIGENCAL_EMPTY_ANSWERS gives them a meaning.
+             * @description Number of answers without text. They are left out as failed.
              */
             num_empty: number;
             /**
              * Num Refusals
-             * @description Number of drawn answers without content: refusals, placeholders (null), errors, punctuation, or the question itself. They count in the spectrum. If the judged text is a refusal, or more than half of the answers are, the decision is to abstain, with the warning `refusals`.
+             * @description Number of drawn answers without content: refusals, placeholders (null), errors, punctuation, or the question itself. They count in the spectrum. If the judged text is a refusal, or more than half of the answers are, the decision is to abstain.
              */
             num_refusals: number;
             /**
@@ -2193,11 +1999,6 @@ export interface components {
              */
             ood_p_value: number | null;
             /**
-             * Probability All Correct
-             * @description Probability that every claim of that text is right, 0..1. Null without a calibration of claims that predicts it. Present with `claims`.
-             */
-            probability_all_correct?: number | null;
-            /**
              * Probability Correct
              * @description Probability that `answer` is right, 0..1, estimated from the verdicts on the calibration's questions. The default calibration uses no verdicts (warning `default_probability`). Null without a calibration, if the calibration has no correctness model for this number of answers, if the model needs log-probabilities that are missing, and if `answer` is a refusal.
              */
@@ -2212,8 +2013,6 @@ export interface components {
              * @description The answers in the order drawn.
              */
             samples?: string[] | null;
-            /** @description The whole spectrum. */
-            spectrum?: components["schemas"]["FullSpectrum"] | null;
             timings_ms: components["schemas"]["Timings"];
             /** @description `lambda_max` and `entropy` without calibration. Null without samples. */
             uncalibrated: components["schemas"]["SpectrumValues"] | null;
@@ -2273,12 +2072,6 @@ export interface components {
              */
             deadline_ms?: number;
             /**
-             * Effort
-             * @description Number of answers to draw, in place of `num_samples`: `low` draws 3, `medium` 8 and `high` 20. More answers cost more tokens. `none` draws no answers and costs no tokens: the `candidate` is judged by its `candidate_logprob`, and there is no spectrum. `auto` draws the number that the calibration's report recommends (none only with a `candidate_logprob`). Without a recommendation, `auto` draws the same number as `low`.
-             * @enum {string}
-             */
-            effort?: "none" | "low" | "medium" | "high" | "auto";
-            /**
              * Logprobs
              * @description Natural-log probability of each whole sample, including the token that ended it. One number for each sample. Leave this out if a sample is only a part of the drawn text. (Rows of `POST /calibrate` may also call it `logprob`. Here only this name is accepted.)
              */
@@ -2295,9 +2088,9 @@ export interface components {
             model?: string;
             /**
              * Num Samples
-             * @description Number of answers to draw. At least two are needed. One is enough if a calibration by evidence fits.
+             * @description Number of answers to draw. `auto`: as many as the decision needs. 0: none are drawn; `candidate` and `candidate_logprob` are required. Default: the service's setting.
              */
-            num_samples?: number;
+            num_samples?: number | "auto";
             /**
              * Prompt
              * @description A question. The service wraps it in its prompt format.
@@ -2310,10 +2103,10 @@ export interface components {
              *       "modes"
              *     ]
              */
-            return?: ("samples" | "modes" | "spectrum" | "groups")[];
+            return?: ("samples" | "modes")[];
             /**
              * Samples
-             * @description Answers already drawn. The LLM is not called. Empty answers are left out, unless EIGENCAL_EMPTY_ANSWERS gives them a meaning. At least two are needed. One is enough if it has a log-probability and a calibration by evidence fits.
+             * @description Answers already drawn. The LLM is not called. Empty answers are left out. At least two are needed. One is enough if it has a log-probability and a calibration by evidence fits.
              */
             samples?: string[];
             /** @description Sampling parameters of the answers. */
@@ -2336,7 +2129,7 @@ export interface components {
         ScoreWarning: {
             /**
              * Code
-             * @description Code of the warning: calibration_missing, calibration_mismatch, default_calibration, default_probability, evidence_missing, comparison_missing, partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate, correctness_label_mismatch, out_of_distribution, length_out_of_range, refusals, logprobs_of_other_text or claims_left_out.
+             * @description Code of the warning: calibration_missing, calibration_mismatch, default_calibration, default_probability, evidence_missing, comparison_missing, truncated_samples, indistinct_answers, out_of_distribution or claims_left_out.
              */
             code: string;
             /**
@@ -3982,74 +3775,6 @@ export interface operations {
             };
         };
     };
-    get_events_jobs__job_id__events_get: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description Id of a job. */
-                job_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Events named `job`. Each contains the whole job; the last one has the final state. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "text/event-stream": string;
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not Found */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Internal Server Error */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
     post_retry_jobs__job_id__retry_post: {
         parameters: {
             query?: never;
@@ -4492,30 +4217,16 @@ export interface operations {
             /** @description Successful Response */
             200: {
                 headers: {
-                    /** @description Id of the calibration used. Absent without a calibration. */
-                    "X-Calibration-ID"?: string;
-                    /** @description `candidate.probability`. Absent without a candidate or without samples. */
-                    "X-Candidate-Probability"?: number;
                     /** @description `decision.action`: `answer` (let the text through) or `abstain` (hold it back). The text is the `candidate` or, without one, `answer`. Absent if `decision` is null. */
                     "X-Decision"?: "answer" | "abstain";
-                    /** @description `entropy`. Absent without samples. */
-                    "X-Entropy"?: number;
-                    /** @description `lambda_max`. Absent without samples. */
-                    "X-Lambda-Max"?: number;
                     /** @description `probability_correct` of the `candidate` or, without one, of `answer`. Absent if it is null. */
                     "X-Probability-Correct"?: number;
+                    /** @description Id of the score. */
+                    "X-Score-ID"?: string;
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["Score"];
-                    /**
-                     * @example event: answer
-                     *     data: {"text": "Paris"}
-                     *
-                     *     event: score
-                     *     data: {"answer": "Paris", ...}
-                     */
-                    "text/event-stream": string;
                 };
             };
             /** @description Unauthorized */
@@ -4804,45 +4515,6 @@ export interface operations {
             };
         };
     };
-    completions_v1_completions_post: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": {
-                    [key: string]: unknown;
-                };
-            };
-        };
-        responses: {
-            /** @description The LLM server's response, with the field `uncertainty`: `{id, status}` and the fields of a score, or a `warning` {code, message} that gives the reason for a missing score. In streams, the field is in the chunk that finishes the answer, at the top level and in `delta`, or in the `response` of `response.completed` or `response.incomplete`. The header `X-Score-ID` is the score's id for GET /scores/{id}. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        [key: string]: unknown;
-                    };
-                };
-            };
-            /** @description Error of the LLM server or of the service: `{error: {message, type, param, code}}`. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        [key: string]: unknown;
-                    };
-                };
-            };
-        };
-    };
     models_v1_models_get: {
         parameters: {
             query?: never;
@@ -4892,150 +4564,6 @@ export interface operations {
         };
         responses: {
             /** @description The LLM server's response, with the field `uncertainty`: `{id, status}` and the fields of a score, or a `warning` {code, message} that gives the reason for a missing score. In streams, the field is in the chunk that finishes the answer, at the top level and in `delta`, or in the `response` of `response.completed` or `response.incomplete`. The header `X-Score-ID` is the score's id for GET /scores/{id}. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        [key: string]: unknown;
-                    };
-                };
-            };
-            /** @description Error of the LLM server or of the service: `{error: {message, type, param, code}}`. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        [key: string]: unknown;
-                    };
-                };
-            };
-        };
-    };
-    stored_response_v1_responses__response_id__get: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description Id of a response of the LLM server. */
-                response_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description The LLM server's own answer, without a score. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        [key: string]: unknown;
-                    };
-                };
-            };
-            /** @description Error of the LLM server or of the service: `{error: {message, type, param, code}}`. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        [key: string]: unknown;
-                    };
-                };
-            };
-        };
-    };
-    stored_response_v1_responses__response_id__delete: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description Id of a response of the LLM server. */
-                response_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description The LLM server's own answer, without a score. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        [key: string]: unknown;
-                    };
-                };
-            };
-            /** @description Error of the LLM server or of the service: `{error: {message, type, param, code}}`. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        [key: string]: unknown;
-                    };
-                };
-            };
-        };
-    };
-    stored_response_v1_responses__response_id__cancel_post: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description Id of a response of the LLM server. */
-                response_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description The LLM server's own answer, without a score. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        [key: string]: unknown;
-                    };
-                };
-            };
-            /** @description Error of the LLM server or of the service: `{error: {message, type, param, code}}`. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        [key: string]: unknown;
-                    };
-                };
-            };
-        };
-    };
-    stored_response_v1_responses__response_id__input_items_get: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description Id of a response of the LLM server. */
-                response_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description The LLM server's own answer, without a score. */
             200: {
                 headers: {
                     [name: string]: unknown;

@@ -9,13 +9,11 @@ const kinds = {
   json: { response_format: { type: "json_schema", json_schema: cases.schema } },
 };
 
-/** The headers that tell a score. */
-export const ours = (headers) =>
-  Object.fromEntries(
-    ["x-score-id", "x-lambda-max", "x-entropy"]
-      .map((name) => [name, headers instanceof Headers ? headers.get(name) : headers?.[name]])
-      .filter(([, value]) => value != null),
-  );
+/** The header with the id of the score. */
+export function ours(headers) {
+  const id = headers instanceof Headers ? headers.get("x-score-id") : headers?.["x-score-id"];
+  return id == null ? {} : { "x-score-id": id };
+}
 
 /** The only one that is there. */
 export function once(found) {

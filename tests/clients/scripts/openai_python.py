@@ -6,17 +6,14 @@ import openai
 from told import (
     ASK,
     BASE_URL,
-    CASES,
     KEY,
     KINDS,
-    MODEL,
     ONLY,
     USAGE,
     conversations,
     extra,
     of_chunks,
     of_completion,
-    ours,
     tell,
 )
 
@@ -72,19 +69,6 @@ def final_message(turns: list[Any]) -> tuple[str | None, Any]:
     return found.content, found
 
 
-def completions() -> dict[str, Any]:
-    raw = client.completions.with_raw_response.create(
-        model=MODEL, prompt=CASES["prompt"], **CASES["sampling"]
-    )
-    found = raw.parse()
-    ways = {"body": extra(found), "headers": ours(raw.headers)}
-    return {
-        "text": found.choices[0].text,
-        "usage": [found.usage.prompt_tokens, found.usage.completion_tokens],
-        "ways": ways,
-    }
-
-
 def several() -> dict[str, Any]:
     """Three choices, with log-probabilities."""
     asked = {**ASK, "temperature": 0.3, "top_p": 0.9}
@@ -114,6 +98,6 @@ results = {
     for kind, more in KINDS.items()
     for way in (create, streamed, helper)
 }
-around = () if ONLY else (completions, several, refused, listed)
+around = () if ONLY else (several, refused, listed)
 results |= conversations(message, dumped, parsed, final_message)
 tell(results | {one.__name__: one() for one in around})

@@ -62,9 +62,9 @@ def tell(results: Mapping[str, Any]) -> None:
 
 
 def ours(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers that tell a score, also where LiteLLM passes them on under a prefix."""
-    sent = {name: (name, f"llm_provider-{name}") for name in ("x-score-id", "x-lambda-max", "x-entropy")}
-    return {name: headers[found] for name, both in sent.items() for found in both if found in headers}
+    """Return the header with the id of the score, also where LiteLLM passes it on under a prefix."""
+    score_id = headers.get("x-score-id") or headers.get("llm_provider-x-score-id")
+    return {"x-score-id": score_id} if score_id else {}
 
 
 def counts(usage: Any) -> list[int] | None:

@@ -48,7 +48,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 C = TypeVar("C", httpx2.Client, httpx2.AsyncClient)
 Rows: TypeAlias = "str | os.PathLike[str] | IO[bytes] | Iterable[Mapping[str, Any]]"
-"""Dev data: a path (JSONL, JSONL.gz or CSV), an open binary file in one of these formats, or mappings."""
+"""Dev data: a path (JSONL or CSV), an open binary file in one of these formats, or mappings."""
 Files: TypeAlias = Mapping[str, tuple[str, IO[bytes]]]
 DEFAULT_URL = "http://127.0.0.1:8000"
 CONNECT_TIMEOUT_S = 10.0  # short, so that a missing service is noticed soon even if scores take long

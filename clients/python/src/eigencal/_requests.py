@@ -106,23 +106,21 @@ class ScoreOptions(TypedDict):
     """Confidence level with which the target is kept. Left out: 0.9."""
     deadline_ms: NotRequired[int | None]
     """Time limit for drawing the answers, in milliseconds. The answers that arrive in time are scored (at least two, or one by evidence)."""
-    effort: NotRequired[Literal["none", "low", "medium", "high", "auto"] | None]
-    """Number of answers to draw, in place of `num_samples`: `low` draws 3, `medium` 8 and `high` 20. More answers cost more tokens. `none` draws no answers and costs no tokens: the `candidate` is judged by its `candidate_logprob`, and there is no spectrum. `auto` draws the number that the calibration's report recommends (none only with a `candidate_logprob`). Without a recommendation, `auto` draws the same number as `low`."""
     logprobs: NotRequired[Sequence[float] | None]
     """Natural-log probability of each whole sample, including the token that ended it. One number for each sample. Leave this out if a sample is only a part of the drawn text. (Rows of `POST /calibrate` may also call it `logprob`. Here only this name is accepted.)"""
     messages: NotRequired[Sequence[ChatMessage] | None]
     """A conversation, sent to the LLM unchanged. The last turn must not be the assistant's."""
     model: NotRequired[str | None]
     """Model requested from the LLM server."""
-    num_samples: NotRequired[int | None]
-    """Number of answers to draw. At least two are needed. One is enough if a calibration by evidence fits."""
+    num_samples: NotRequired[int | Literal["auto"] | None]
+    """Number of answers to draw. `auto`: as many as the decision needs. 0: none are drawn; `candidate` and `candidate_logprob` are required. Default: the service's setting."""
     samples: NotRequired[Sequence[str] | None]
-    """Answers already drawn. The LLM is not called. Empty answers are left out, unless EIGENCAL_EMPTY_ANSWERS gives them a meaning. At least two are needed. One is enough if it has a log-probability and a calibration by evidence fits."""
+    """Answers already drawn. The LLM is not called. Empty answers are left out. At least two are needed. One is enough if it has a log-probability and a calibration by evidence fits."""
     sampling: NotRequired[SamplingOptions | None]
     """Sampling parameters of the answers."""
     source_label: NotRequired[str | None]
     """Name of the model or system that drew `samples`. A calibration fits only its own label."""
     target_error: NotRequired[float | None]
     """Largest share of wrong answers among those let through, for `decision`. Left out: the target of the settings, otherwise 0.2 if a calibration can decide."""
-    return_: NotRequired[Sequence[Literal["samples", "modes", "spectrum", "groups"]] | None]
+    return_: NotRequired[Sequence[Literal["samples", "modes"]] | None]
     """Further parts of the score to return."""

@@ -38,7 +38,7 @@ class CalibrationUsed(Result):
     id: str
     """Id of the calibration."""
     kernel: Literal["facts", "llm", "paper"] | str
-    """Kernel that compares the answers: `facts` (numbers, names, roles, negation, wording), `llm` (facts and the LLM's judgement of each pair) or `paper` (cosine of the embeddings)."""
+    """Kernel that compares the answers: `facts` (numbers, names, negation, wording), `llm` (facts and the LLM's judgement of each pair) or `paper` (cosine of the embeddings)."""
     method: Literal["depolarized", "temperature", "evidence"] | str
     """The map applied."""
     origin: Literal["own", "default"] | str
@@ -121,24 +121,6 @@ class Decision(Result):
     """Smallest P(correct) that is let through. Null if the target cannot be promised."""
 
 
-class DisagreementValue(Result):
-    """A value that some of the answers state."""
-
-    share: float
-    """Share of the answers with content that state this value, 0..1."""
-    value: str
-    """The value as one of the answers writes it. For `roles`: the answer. For `negation`: `negated` or `not negated`."""
-
-
-class Disagreement(Result):
-    """A point on which the answers disagree."""
-
-    kind: Literal["number", "name", "roles", "negation"] | str
-    """Numbers are compared only with numbers of the same unit. Names are compared only between answers that have no name in common. Roles differ between answers of the same words, in which two parts have changed places ("A beat B", "B beat A")."""
-    values: tuple[DisagreementValue, ...]
-    """The values by share, largest first, at most ten. The shares need not add up to 1: some answers may state none of the values."""
-
-
 class Evidence(Result):
     """Evidence from the log-probabilities of the answers."""
 
@@ -161,19 +143,10 @@ class EvidenceParameters(Result):
     """Matrix temperature T."""
 
 
-class Group(Result):
-    """Samples that say the same."""
-
-    answer: str
-    """The most frequent text of the group."""
-    samples: tuple[int, ...]
-    """Positions of its samples in `samples`, from 0."""
-
-
 class Health(Result):
     """The process is running."""
 
-    status: str
+    status: Literal["ok"] | str
     """ok: the process responds."""
     version: str
     """Version of the service."""
@@ -209,10 +182,10 @@ class Job(Result):
     """Time of the end."""
     id: str
     """Id of the job."""
-    kind: str
+    kind: Literal["calibrate"] | str
     """Kind of the job."""
     links: dict[str, str]
-    """Paths: `self` and `events`. After success also `report` and `calibration`."""
+    """Path: `self`. After success also `report` and `calibration`."""
     name: str
     """Name of the job."""
     note: str
@@ -283,6 +256,8 @@ class Mode(Result):
     """Served eigenvalue, 0..1."""
     share: float
     """Share of the samples that lie closest to this meaning, 0..1."""
+    samples: tuple[int, ...]
+    """Positions of its samples in `samples`, from 0."""
 
 
 class NewKey(Result):
@@ -420,9 +395,9 @@ class Calibration(Result):
 class Ready(Result):
     """All parts work."""
 
-    parts: dict[str, str]
+    parts: dict[str, Literal["ok"]]
     """State by part: store, embedder and llm."""
-    status: str
+    status: Literal["ready"] | str
     """ready: prompts can be scored."""
     unreadable: tuple[str, ...] | None = None
     """Stored rows that cannot be read, by table and id. They are skipped."""
@@ -432,24 +407,11 @@ class ScoreWarning(Result):
     """A warning about the score."""
 
     code: str
-    """Code of the warning: calibration_missing, calibration_mismatch, default_calibration, default_probability, evidence_missing, comparison_missing, partial_samples, truncated_samples, indistinct_answers, no_correctness_model, target_unreachable, unsupported_candidate, correctness_label_mismatch, out_of_distribution, length_out_of_range, refusals, logprobs_of_other_text or claims_left_out."""
+    """Code of the warning: calibration_missing, calibration_mismatch, default_calibration, default_probability, evidence_missing, comparison_missing, truncated_samples, indistinct_answers, out_of_distribution or claims_left_out."""
     differs: tuple[str, ...] | None = None
     """For `calibration_mismatch`: the parts of the set-up that differ."""
     message: str
     """Explanation in plain English."""
-
-
-class Spectrum(Result):
-    """The whole spectrum."""
-
-    eigenvalues: tuple[float, ...]
-    """Served eigenvalues, descending."""
-    null_count: int
-    """Number of remaining directions."""
-    null_value: float
-    """Served eigenvalue of each remaining direction."""
-    uncalibrated: tuple[float, ...]
-    """Raw eigenvalues, descending. Their sum is 1."""
 
 
 class SpectrumValues(Result):
@@ -502,14 +464,11 @@ class KeptScore(Result):
     candidate: Candidate | None = None
     claims: tuple[Claim, ...] | None = None
     claims_calibration: CalibrationUsed | None = None
-    claims_share: float | None = None
     decision: Decision | None = None
-    disagreements: tuple[Disagreement, ...] | None = None
     embedder: str | None = None
     entropy: float | None = None
     entropy_normalized: float | None = None
     evidence: Evidence | None = None
-    groups: tuple[Group, ...] | None = None
     kernel: Literal["facts", "llm", "paper"] | None = None
     lambda_max: float | None = None
     model: str | None = None
@@ -520,11 +479,9 @@ class KeptScore(Result):
     num_samples: int | None = None
     num_truncated: int | None = None
     ood_p_value: float | None = None
-    probability_all_correct: float | None = None
     probability_correct: float | None = None
     rank_score: float | None = None
     samples: tuple[str, ...] | None = None
-    spectrum: Spectrum | None = None
     timings_ms: Timings | None = None
     uncalibrated: SpectrumValues | None = None
     usage: Usage | None = None
@@ -550,12 +507,8 @@ class Score(Result):
     """Claims of the `candidate` or, without one, of `answer`, in the order of the text. Present if the text is long or the request asks for claims, except with a single answer."""
     claims_calibration: CalibrationUsed | None = None
     """The calibration applied to the claims. Null: none. Present with `claims`."""
-    claims_share: float | None = None
-    """Share of that text that consists of claims, 0..1. The rest is code, headings, questions, greetings and text of the user. Present with `claims`."""
     decision: Decision | None
     """Decision on the `candidate` or, without one, on `answer`, for the target error. Null if no calibration can decide and the request has no `target_error`, unless the answers are refusals. Without a `probability_correct` the decision is to abstain."""
-    disagreements: tuple[Disagreement, ...] | None = None
-    """Numbers, names, roles and negations that differ between the drawn answers. Empty: none differ. Null if fewer than two answers have content, if the answers are scored claim by claim, and in chats under EIGENCAL_ABSTAIN."""
     embedder: str
     """Embedder of the answers."""
     entropy: float | None
@@ -564,8 +517,6 @@ class Score(Result):
     """`entropy` divided by the largest entropy that the spectrum allows, 0..1. Higher = less certain."""
     evidence: Evidence | None
     """Evidence from the log-probabilities. Null unless every answer has a log-probability."""
-    groups: tuple[Group, ...] | None = None
-    """The samples grouped by meaning, largest group first. Unlike modes, which are eigenvectors, the groups divide the samples."""
     id: str
     """Id of the score."""
     kernel: Literal["facts", "llm", "paper"] | None = None
@@ -579,25 +530,21 @@ class Score(Result):
     num_distinct: int
     """Number of distinct answers."""
     num_empty: int
-    """Number of answers without text. They are left out as failed, unless EIGENCAL_EMPTY_ANSWERS gives them a meaning."""
+    """Number of answers without text. They are left out as failed."""
     num_refusals: int
-    """Number of drawn answers without content: refusals, placeholders (null), errors, punctuation, or the question itself. They count in the spectrum. If the judged text is a refusal, or more than half of the answers are, the decision is to abstain, with the warning `refusals`."""
+    """Number of drawn answers without content: refusals, placeholders (null), errors, punctuation, or the question itself. They count in the spectrum. If the judged text is a refusal, or more than half of the answers are, the decision is to abstain."""
     num_samples: int
     """Number of answers scored."""
     num_truncated: int
     """Number of answers cut at `max_tokens`. They are scored."""
     ood_p_value: float | None
     """Conformal p-value, 0..1, of the hypothesis that the prompt is like the calibration's rows. It compares the question and, with samples, their mean length. Lower = less similar. Below 0.02 the score has a warning. The smallest possible value is 2 / (rows + 1) for the question and 4 / (rows + 1) for the length, so with fewer than 200 rows the length alone cannot reach 0.02. `length_out_of_range` then warns of lengths that no row has. Null without a calibration, and for calibrations that do not keep the prompts of their rows."""
-    probability_all_correct: float | None = None
-    """Probability that every claim of that text is right, 0..1. Null without a calibration of claims that predicts it. Present with `claims`."""
     probability_correct: float | None
     """Probability that `answer` is right, 0..1, estimated from the verdicts on the calibration's questions. The default calibration uses no verdicts (warning `default_probability`). Null without a calibration, if the calibration has no correctness model for this number of answers, if the model needs log-probabilities that are missing, and if `answer` is a refusal."""
     rank_score: float | None = None
     """Number to sort texts by if the default calibration applies: `probability_correct` of the `candidate` or, without one, of `answer`. Null otherwise."""
     samples: tuple[str, ...] | None = None
     """The answers in the order drawn."""
-    spectrum: Spectrum | None = None
-    """The whole spectrum."""
     timings_ms: Timings
     uncalibrated: SpectrumValues | None
     """`lambda_max` and `entropy` without calibration. Null without samples."""

@@ -7,11 +7,11 @@ export type ScoreRequest = Schemas["ScoreRequest"];
 export type Job = Schemas["Job"];
 export type Calibration = Schemas["CalibrationOut"];
 export type Activation = Schemas["Activation"];
-export type Problem = Schemas["Problem"];
+type Problem = Schemas["Problem"];
 export type Session = { score: boolean; admin: boolean; signed_in: boolean; version: string };
 
 /** The root of the API: the page is one folder below it. */
-export const ROOT = new URL("..", document.baseURI);
+const ROOT = new URL("..", document.baseURI);
 
 /** Return the address of a path of the API ("/score"). It is always below ROOT, whatever the path holds. */
 export const address = (path: string): string => new URL(`./${path.replace(/^\/+/, "")}`, ROOT).href;
@@ -34,13 +34,9 @@ export class Failure extends Error {
 
 /** Return the failure that a response reports. */
 async function failureOf(response: Response): Promise<Failure> {
+  const { status } = response;
   const requestId = response.headers.get("x-request-id") ?? "";
-  const problem = await response.json().catch(() => ({}));
-  return asFailure(problem, response.status, requestId);
-}
-
-/** Return the failure that a problem document reports. */
-export function asFailure(problem: Partial<Problem>, status: number, requestId = ""): Failure {
+  const problem: Partial<Problem> = await response.json().catch(() => ({}));
   const listed = (problem as { errors?: { line?: number; field?: string; reason?: string }[] }).errors ?? [];
   const faults = listed
     .filter((error) => typeof error.reason === "string")
@@ -64,91 +60,48 @@ export async function request(path: string, init: RequestInit = {}): Promise<Res
 }
 
 /** Call the API with an optional JSON body and return the JSON of the response. Throws Failure. */
-export async function call<T>(path: string, method = "GET", body?: unknown): Promise<T> {
+export async function call<T>(path: string, method = "GET", body?: unknown, signal: AbortSignal | null = null): Promise<T> {
   const headers: Record<string, string> = { Accept: "application/json" };
   if (body !== undefined) headers["Content-Type"] = "application/json";
   const sent = body === undefined ? {} : { body: JSON.stringify(body) };
-  const response = await request(path, { method, headers, ...sent });
+  const response = await request(path, { method, headers, signal, ...sent });
   return (response.status === 204 ? undefined : await response.json()) as T;
 }
 
-/** Score a prompt. `onAnswer` gets each answer when it is drawn. Throws Failure. */
-export async function streamScore(
-  body: ScoreRequest,
-  onAnswer: (text: string) => void,
-  signal: AbortSignal,
-): Promise<Score> {
-  const headers = { "Content-Type": "application/json", Accept: "text/event-stream" };
-  const response = await request("/score", { method: "POST", headers, body: JSON.stringify(body), signal });
-  const requestId = response.headers.get("x-request-id") ?? "";
-  try {
-    for await (const event of events(response)) {
-      const data = JSON.parse(event.data);
-      if (event.name === "answer") onAnswer(data.text);
-      else if (event.name === "score") return data;
-      else if (event.name === "error") throw asFailure(data, data.status, requestId);
-    }
-  } catch (error) {
-    if (error instanceof Failure || signal.aborted) throw error;
-  }
-  throw new Failure("", 0, "", requestId); // the connection broke
-}
-
-async function* events(response: Response): AsyncGenerator<{ name: string; data: string }> {
-  const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
-  let text = "";
-  try {
-    for (;;) {
-      const { done, value } = await reader.read();
-      if (done) return;
-      text = (text + value).replaceAll("\r\n", "\n");
-      for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n")) {
-        const lines = text.slice(0, end).split("\n");
-        text = text.slice(end + 2);
-        const value = (field: string) =>
-          lines.filter((line) => line.startsWith(`${field}:`)).map((line) => line.slice(field.length + 1).trimStart());
-        if (value("data").length) yield { name: value("event")[0] ?? "message", data: value("data").join("\n") };
-      }
-    }
-  } finally {
-    await reader.cancel().catch(() => undefined);
-  }
-}
-
 /**
- * Follow a job until it ends. Return a function that stops following it.
- * onLost: called while the connection is lost, or with the failure if the job cannot be followed any more.
+ * Poll a job until it ends. Return a function that stops the polling.
+ * onLost: called after a failed poll, with the failure if the job cannot be followed any more.
  */
 export function follow(id: string, onJob: (job: Job) => void, onLost: (failure?: Failure) => void): () => void {
-  const source = new EventSource(address(`/jobs/${id}/events`));
-  source.addEventListener("job", (event) => {
-    const job: Job = JSON.parse((event as MessageEvent<string>).data);
-    if (isOver(job)) source.close();
-    onJob(job);
-  });
+  let timer: ReturnType<typeof setTimeout>;
   let isStopped = false;
-  let stop = () => source.close();
-  const again = async () => {
-    const failure = await call(`/jobs/${id}`).catch((error: unknown) => error);
-    if (isStopped) return;
-    if (failure instanceof Failure && [401, 403, 404].includes(failure.status)) onLost(failure);
-    else stop = follow(id, onJob, onLost);
+  const poll = async () => {
+    try {
+      const job = await call<Job>(`/jobs/${id}`);
+      if (isStopped) return;
+      onJob(job);
+      if (isOver(job)) return;
+    } catch (error) {
+      if (isStopped) return;
+      const isFinal = error instanceof Failure && [401, 403, 404].includes(error.status);
+      onLost(isFinal ? error : undefined);
+      if (isFinal) return;
+    }
+    timer = setTimeout(poll, POLL_MS);
   };
-  source.addEventListener("error", () => {
-    onLost();
-    if (source.readyState === EventSource.CLOSED) setTimeout(again, 3000); // otherwise the browser connects again
-  });
+  void poll();
   return () => {
     isStopped = true;
-    stop();
+    clearTimeout(timer);
   };
 }
+
+const POLL_MS = 1000;
 
 export const isOver = (job: Job): boolean => ["succeeded", "failed", "cancelled"].includes(job.state);
 
 // The parts of a report that the pages show. The whole report is the page of /calibrations/{id}/report.
 
-export type Estimate = { value: number | null; low: number | null; high: number | null };
 export type VerdictRow = {
   line: number;
   id: string | null;
@@ -161,7 +114,6 @@ export type VerdictRow = {
 export type Report = {
   calibration: { id: string; name: string; method: string; num_samples: number; fingerprint: { unit?: string } };
   data: { rows: number; usable: number; rows_full: number; accuracy: number };
-  served: { map: string; projection_ece: number; auroc_lambda_max: Estimate; risk: number }[];
   opening: {
     verdict: string;
     safe: string;
@@ -173,19 +125,12 @@ export type Report = {
     num_samples: number;
     confidence: number;
     risk_coverage: { threshold: number; coverage: number; error: number; bound: number }[];
-    by_num_samples: { num_samples: number; right: number; wrong: number; auroc: Estimate }[];
   };
   answers: { rows: { num_samples: number; tokens: number | null }[] };
   decision: { activated: boolean; reason: string };
   warnings: { code: string; text: string }[];
   verdicts: { count: number; rows: VerdictRow[] } | null;
 };
-
-/** Return the gap between confidence and observed share before and after calibration. */
-export function gaps(report: Report): { before: number | null; after: number | null } {
-  const at = (name: string) => report.served.find((row) => row.map === name)?.projection_ece ?? null;
-  return { before: at("raw"), after: at(report.calibration.method) };
-}
 
 /** Return what these rows promise for a target error: share answered, and wrong among those; null: nothing. */
 export function promised(report: Report, target: number): { coverage: number; error: number; threshold: number } | null {

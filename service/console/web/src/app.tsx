@@ -5,7 +5,7 @@ import { render, type JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { address, call, type Session } from "./api";
 import { Calibrate, JobView } from "./calibrate";
-import { Calibrations, CalibrationView, Compare } from "./calibrations";
+import { Calibrations, CalibrationView } from "./calibrations";
 import { Label, LabelChoice } from "./label";
 import { go, usePlace, type Place } from "./router";
 import { S } from "./strings";
@@ -80,7 +80,7 @@ function Page(): JSX.Element {
 }
 
 function Content(props: { place: Place; session: Session }): JSX.Element {
-  const [here = "try", first, second] = props.place.path;
+  const [here = "try", first] = props.place.path;
   if (here === "sign-in") return <SignIn place={props.place} session={props.session} />;
   if (here === "try") return <Try />;
   if (!props.session.admin)
@@ -94,7 +94,6 @@ function Content(props: { place: Place; session: Session }): JSX.Element {
     );
   if (here === "calibrate") return first ? <JobView key={first} id={first} /> : <Calibrate />;
   if (here === "calibrations") return first ? <CalibrationView key={first} id={first} /> : <Calibrations />;
-  if (here === "compare" && first && second) return <Compare key={first + second} ids={[first, second]} />;
   if (here === "label") return first ? <Label key={first} id={first} /> : <LabelChoice />;
   return (
     <View title={S.notFound}>

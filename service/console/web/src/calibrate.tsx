@@ -3,33 +3,22 @@ import type { JSX } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { call, type Failure, follow, isOver, request, type Job, type Report } from "./api";
 import { go } from "./router";
-import { check, FEW_ROWS, fileOf, isDecided, propose, refused, textOf, withDecisions, type Checked, type Proposed } from "./rows";
+import { check, FEW_ROWS, refused, textOf, type Checked } from "./rows";
 import { S } from "./strings";
-import { Await, Choice, Confirm, Faults, Field, Trouble, useLoaded, useSay, View } from "./ui";
+import { Await, Confirm, Faults, Field, Trouble, useLoaded, useSay, View } from "./ui";
 
-type Source = "file" | "chat";
 type Chosen = { name: string; content: Blob; checked: Checked; at: number };
 
 export function Calibrate(): JSX.Element {
-  const [source, setSource] = useState<Source>("file");
   const [chosen, setChosen] = useState<Chosen | undefined>();
-  // The service reads more notations than the check in the browser, and decides.
+  // The service checks the rows again, and decides.
   const [isForced, setForced] = useState(false);
   const choose = (next: Chosen | undefined) => (setChosen(next), setForced(false));
   const jobs = useLoaded(() => call<Job[]>("/jobs?limit=20"), []);
   return (
     <View title={S.calibrate.title} lead={S.calibrate.lead}>
       <div class="panel">
-        <Choice
-          legend={S.calibrate.source}
-          value={source}
-          options={[
-            ["file", S.calibrate.file],
-            ["chat", S.calibrate.chat],
-          ]}
-          onChange={(value) => (setSource(value), choose(undefined))}
-        />
-        {source === "file" ? <FileRows onChosen={choose} /> : <ChatRows onChosen={choose} />}
+        <FileRows onChosen={choose} />
         {chosen && <Checks checked={chosen.checked} name={chosen.name} />}
         {chosen && (chosen.checked.faults.length === 0 || isForced) && <Start key={chosen.at} chosen={chosen} />}
         {chosen && chosen.checked.faults.length > 0 && !isForced && (
@@ -95,7 +84,7 @@ function FileRows(props: { onChosen: (chosen: Chosen | undefined) => void }): JS
       <input
         id={id}
         type="file"
-        accept=".jsonl,.ndjson,.json,.csv,.gz"
+        accept=".jsonl,.ndjson,.json,.csv"
         onChange={(event) => {
           void take(event.currentTarget.files?.[0]);
           event.currentTarget.value = ""; // the same file may have been mended
@@ -103,65 +92,6 @@ function FileRows(props: { onChosen: (chosen: Chosen | undefined) => void }): JS
       />
       <p class="small muted">{S.calibrate.format}</p>
     </div>
-  );
-}
-
-function ChatRows(props: { onChosen: (chosen: Chosen | undefined) => void }): JSX.Element {
-  const [text, setText] = useState("");
-  const [rows, setRows] = useState<Proposed[]>([]);
-  const change = (next: Proposed[]) => {
-    setRows(next);
-    const file = fileOf(next);
-    const content = new Blob([file], { type: "application/x-ndjson" });
-    props.onChosen(file ? { name: S.calibrate.chatName, content, checked: check(file), at: 0 } : undefined);
-  };
-  const set = (at: number, part: Partial<Proposed>) =>
-    change(rows.map((row, index) => (index === at ? { ...row, ...part } : row)));
-  return (
-    <>
-      <Field label={S.calibrate.paste} hint={S.calibrate.pasteHow}>
-        {(ids) => (
-          <textarea
-            {...ids}
-            rows={6}
-            value={text}
-            onInput={(event) => {
-              setText(event.currentTarget.value);
-              change(withDecisions(propose(event.currentTarget.value), rows));
-            }}
-          />
-        )}
-      </Field>
-      {text.trim() && rows.length === 0 && <p class="note warn">{S.calibrate.noAnswers}</p>}
-      {rows.length > 0 && <p>{S.calibrate.proposed(rows.length, rows.filter(isDecided).length)}</p>}
-      <ol class="proposed">
-        {rows.map((row, index) => (
-          <li>
-            <p class="asked" dir="auto">
-              {row.messages.at(-1)!.content}
-            </p>
-            <blockquote dir="auto">{row.answer}</blockquote>
-            <Choice
-              legend={S.calibrate.isRight}
-              value={row.correct === null ? "skip" : row.correct ? "right" : "wrong"}
-              options={[
-                ["right", S.right],
-                ["wrong", S.wrong],
-                ["skip", S.skip],
-              ]}
-              onChange={(value) => set(index, { correct: value === "skip" ? null : value === "right" })}
-            />
-            {row.correct === false && (
-              <Field label={S.calibrate.rightAnswer}>
-                {(ids) => (
-                  <input {...ids} type="text" required value={row.reference} onInput={(e) => set(index, { reference: e.currentTarget.value })} />
-                )}
-              </Field>
-            )}
-          </li>
-        ))}
-      </ol>
-    </>
   );
 }
 
@@ -185,7 +115,7 @@ function Checks(props: { checked: Checked; name: string }): JSX.Element {
 
 function Start(props: { chosen: Chosen }): JSX.Element {
   const { chosen } = props;
-  const [name, setName] = useState(S.cut(chosen.name.replace(/\.(jsonl|ndjson|json|csv)?(\.gz)?$/, "")));
+  const [name, setName] = useState(S.cut(chosen.name.replace(/\.(jsonl|ndjson|json|csv)$/, "")));
   const [count, setCount] = useState(0);
   const [label, setLabel] = useState("");
   const [drawnBy, setDrawnBy] = useState<"caller" | "service">("caller");
@@ -268,7 +198,7 @@ const STAGES = ["sampling", "embedding", "comparing", "fitting", "reporting"] as
 type Followed = { job: Job | null; lost: JSX.Element | null };
 
 /** Follow a job; null while it is loading. lost: a note while the job is not followed. */
-export function useJob(id: string): Followed {
+function useJob(id: string): Followed {
   const [state, setState] = useState<Followed>({ job: null, lost: null });
   useEffect(() => {
     setState({ job: null, lost: null });
@@ -341,7 +271,7 @@ export function JobView(props: { id: string }): JSX.Element {
   );
 }
 
-export function Progress(props: { job: Job }): JSX.Element {
+function Progress(props: { job: Job }): JSX.Element {
   const { job } = props;
   const at = job.stage === null ? -1 : STAGES.indexOf(job.stage);
   // Only jobs that compare answers by the LLM have that stage.

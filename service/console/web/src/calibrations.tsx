@@ -1,10 +1,9 @@
 // Calibrations: which one applies, what it promises, what another would change; activate, go back, export, forget.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { address, call, gaps, promised, tokensOf, type Activation, type Calibration, type Report } from "./api";
+import { address, call, promised, tokensOf, type Activation, type Calibration, type Report } from "./api";
 import { Opening } from "./calibrate";
 import { Chart } from "./chart";
-import { go } from "./router";
 import { S } from "./strings";
 import { Await, Confirm, Field, View, useLoaded, useSay } from "./ui";
 
@@ -13,14 +12,11 @@ const nameOf = (calibration: { name: string; id: string }): string => calibratio
 
 export function Calibrations(): JSX.Element {
   const loaded = useLoaded(() => Promise.all([all(), call<Activation[]>("/calibrations/activations")]), []);
-  const [picked, setPicked] = useState<string[]>([]);
   const [asked, setAsked] = useState<Calibration | undefined>();
   const ask = (calibration: Calibration) => {
     setAsked(calibration);
     loaded.reload(); // somebody else may have activated another one
   };
-  const pick = (id: string) =>
-    setPicked((before) => (before.includes(id) ? before.filter((other) => other !== id) : [...before.slice(-1), id]));
   return (
     <View title={S.calibrations.title} lead={S.calibrations.lead}>
       <Await loaded={loaded}>
@@ -34,25 +30,11 @@ export function Calibrations(): JSX.Element {
             </div>
           ) : (
             <>
-              <p class="buttons">
-                <button
-                  type="button"
-                  disabled={picked.length !== 2}
-                  onClick={() => go(`/compare/${picked[0]}/${picked[1]}`)}
-                >
-                  {S.calibrations.compare}
-                </button>
-                <span class="muted" role="status">
-                  {S.calibrations.picked(picked.length)}
-                </span>
-              </p>
               <ul class="cards">
                 {list.map((calibration) => (
                   <Card
                     calibration={calibration}
                     periods={periodsOf(calibration, history)}
-                    isPicked={picked.includes(calibration.id)}
-                    pick={() => pick(calibration.id)}
                     activate={() => ask(calibration)}
                   />
                 ))}
@@ -79,8 +61,6 @@ function periodsOf(calibration: Calibration, history: Activation[]): Period[] {
 function Card(props: {
   calibration: Calibration;
   periods: Period[];
-  isPicked: boolean;
-  pick: () => void;
   activate: () => void;
 }): JSX.Element {
   const { calibration } = props;
@@ -125,17 +105,13 @@ function Card(props: {
           </dd>
         )}
       </dl>
-      <p class="buttons">
-        <label class="check">
-          <input type="checkbox" checked={props.isPicked} onChange={props.pick} />
-          {S.calibrations.pick}
-        </label>
-        {!calibration.active && (
+      {!calibration.active && (
+        <p class="buttons">
           <button type="button" onClick={props.activate}>
             {props.periods.length > 0 ? S.calibrations.back(nameOf(calibration)) : S.calibrations.activate}
           </button>
-        )}
-      </p>
+        </p>
+      )}
     </li>
   );
 }
@@ -159,7 +135,7 @@ function State(props: { calibration: Calibration }): JSX.Element {
 }
 
 /** Ask before a calibration is activated, and spell out what changes. */
-export function Activate(props: {
+function Activate(props: {
   calibration: Calibration;
   list: Calibration[];
   close: () => void;
@@ -337,106 +313,11 @@ function Tradeoff(props: { report: Report }): JSX.Element {
         xLabel={S.calibrations.targetShort}
         x={TARGETS}
         xText={S.percent}
-        lines={[
-          { name: S.calibrations.share, color: "after", values: TARGETS.map((error) => promised(report, error)?.coverage ?? 0) },
-        ]}
+        line={{ name: S.calibrations.share, values: TARGETS.map((error) => promised(report, error)?.coverage ?? 0) }}
         format={S.percent}
         marker={target}
       />
       <p class="small muted">{S.calibrations.onTheseRows(report.data.rows_full, report.correctness.confidence)}</p>
     </section>
-  );
-}
-
-export function Compare(props: { ids: [string, string] }): JSX.Element {
-  const loaded = useLoaded(
-    () =>
-      Promise.all([
-        Promise.all(props.ids.map((id) => call<Calibration>(`/calibrations/${id}`))),
-        Promise.all(props.ids.map((id) => call<Report>(`/calibrations/${id}/report`))),
-      ]),
-    [props.ids.join()],
-  );
-  return (
-    <View title={S.calibrations.twoTitle}>
-      <p>
-        <a href="#/calibrations">{S.calibrations.toAll}</a>
-      </p>
-      <Await loaded={loaded}>{([calibrations, reports]) => <TwoTable calibrations={calibrations} reports={reports} />}</Await>
-    </View>
-  );
-}
-
-export function TwoTable(props: { calibrations: Calibration[]; reports: Report[] }): JSX.Element {
-  const { calibrations, reports } = props;
-  const pairs = calibrations.map((calibration, index) => [calibration, reports[index]!] as const);
-  const full = (report: Report) =>
-    report.correctness.by_num_samples.find((row) => row.num_samples === report.correctness.num_samples);
-  const lines: [string, (calibration: Calibration, report: Report) => string | JSX.Element][] = [
-    [S.calibrations.stateShort, (calibration) => <State calibration={calibration} />],
-    [S.calibrations.verdict, (_, report) => report.opening.verdict],
-    [S.calibrations.rows, (calibration) => S.calibrations.rowsOf(calibration.rows, calibration.num_samples)],
-    [S.calibrations.method, (calibration) => calibration.method],
-    [
-      S.calibrations.error,
-      (_, report) => S.calibrations.fromTo(gaps(report).before, gaps(report).after),
-    ],
-    [
-      S.calibrations.verdicts,
-      (_, report) => {
-        const row = full(report);
-        return row ? S.calibrations.rightWrong(row.right, row.wrong) : S.none;
-      },
-    ],
-    [
-      S.calibrations.ranking,
-      (_, report) => {
-        const value = full(report)?.auroc.value;
-        return value === null || value === undefined ? S.none : S.number(value);
-      },
-    ],
-    ...[0.1, 0.2, 0.3].map(
-      (target): [string, (calibration: Calibration, report: Report) => string] => [
-        S.calibrations.answeredAt(target),
-        (_, report) => {
-          const at = promised(report, target);
-          return at ? S.calibrations.coverageOf(at.coverage, report.correctness.num_samples) : S.calibrations.noPromise;
-        },
-      ],
-    ),
-    [
-      S.calibrations.tokens,
-      (_, report) => {
-        const tokens = tokensOf(report);
-        return tokens === null ? S.none : S.number(tokens);
-      },
-    ],
-    [S.calibrations.age, (calibration) => S.when(calibration.created_at)],
-  ];
-  return (
-    <div class="scroll" tabIndex={0} role="region" aria-label={S.calibrations.twoTitle}>
-      <table class="two">
-        <thead>
-          <tr>
-            <td />
-            {calibrations.map((calibration) => (
-              <th scope="col">
-                <a href={`#/calibrations/${calibration.id}`}>{nameOf(calibration)}</a>
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {lines.map(([label, cell]) => (
-            <tr>
-              <th scope="row">{label}</th>
-              {pairs.map(([calibration, report]) => (
-                <td>{cell(calibration, report)}</td>
-              ))}
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
   );
 }

@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import { S } from "./strings";
 
-export type Line = { name: string; color: "before" | "after"; values: (number | null)[]; isBar?: boolean };
+type Line = { name: string; values: number[] };
 
 const colorOf = (name: string): string => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
@@ -20,23 +20,22 @@ function useTheme(): boolean {
   return isDark;
 }
 
-/** A chart of one or more lines or bars over `x`. `format`: of the numbers in the table. */
+/** A chart of a line over `x`. `format`: of the numbers in the table. */
 export function Chart(props: {
   label: string;
   xLabel: string;
   x: number[];
   xText: (value: number) => string;
-  lines: Line[];
+  line: Line;
   format: (value: number) => string;
-  marker?: number;
+  marker: number;
 }): JSX.Element {
   const box = useRef<HTMLDivElement>(null);
   const isDark = useTheme();
-  const { x, lines, marker } = props;
+  const { x, line, marker } = props;
   useEffect(() => {
     const element = box.current!;
     const axis = { stroke: colorOf("muted"), grid: { stroke: colorOf("line"), width: 1 }, ticks: { show: false } };
-    const isBars = lines.some((line) => line.isBar);
     const chart = new uPlot(
       {
         width: element.clientWidth,
@@ -44,34 +43,20 @@ export function Chart(props: {
         legend: { show: false },
         cursor: { show: false },
         scales: {
-          x: { time: false, range: (_, low, high) => (isBars ? [low - 0.6, high + 0.6] : [low, high]) },
+          x: { time: false, range: (_, low, high) => [low, high] },
           y: { range: [0, 1] },
         },
         axes: [
-          {
-            ...axis,
-            // Bars stand at the values of x alone.
-            values: (_, values) => values.map((value) => (isBars && !x.includes(value) ? "" : props.xText(value))),
-            ...(isBars ? { incrs: [1, 2, 5, 10, 50] } : {}),
-          },
+          { ...axis, values: (_, values) => values.map(props.xText) },
           { ...axis, values: (_, values) => values.map(props.format), size: 56 },
         ],
         series: [
           {},
-          ...lines.map((line, index) => ({
-            stroke: colorOf(line.color),
-            fill: line.isBar ? colorOf(line.color) : undefined,
-            width: line.isBar ? 0 : 2,
-            points: { show: false },
-            paths: line.isBar
-              ? uPlot.paths.bars!({ size: [0.38, 40], align: index === 0 ? -1 : 1, gap: 1 })
-              : uPlot.paths.stepped!({ align: 1 }),
-          })),
+          { stroke: colorOf("accent"), width: 2, points: { show: false }, paths: uPlot.paths.stepped!({ align: 1 }) },
         ],
         hooks: {
           draw: [
             (self) => {
-              if (marker === undefined) return;
               const left = self.valToPos(marker, "x", true);
               self.ctx.save();
               self.ctx.strokeStyle = colorOf("text");
@@ -85,7 +70,7 @@ export function Chart(props: {
           ],
         },
       },
-      [x, ...lines.map((line) => line.values)] as uPlot.AlignedData,
+      [x, line.values],
       element,
     );
     const resized = new ResizeObserver(() => chart.setSize({ width: element.clientWidth, height: 200 }));
@@ -94,19 +79,10 @@ export function Chart(props: {
       resized.disconnect();
       chart.destroy();
     };
-  }, [isDark, JSON.stringify([x, lines, marker])]);
+  }, [isDark, JSON.stringify([x, line, marker])]);
   return (
     <figure class="chart">
-      <figcaption>
-        {props.label}
-        {lines.length > 1 && (
-          <span class="legend">
-            {lines.map((line) => (
-              <span class={`key ${line.color}`}>{line.name}</span>
-            ))}
-          </span>
-        )}
-      </figcaption>
+      <figcaption>{props.label}</figcaption>
       <div ref={box} role="img" aria-label={props.label} />
       <details>
         <summary>{S.numbers}</summary>
@@ -115,19 +91,14 @@ export function Chart(props: {
             <thead>
               <tr>
                 <th scope="col">{props.xLabel}</th>
-                {lines.map((line) => (
-                  <th scope="col">{line.name}</th>
-                ))}
+                <th scope="col">{line.name}</th>
               </tr>
             </thead>
             <tbody>
               {x.map((value, row) => (
                 <tr>
                   <th scope="row">{props.xText(value)}</th>
-                  {lines.map((line) => {
-                    const shown = line.values[row];
-                    return <td>{shown === null || shown === undefined ? S.none : props.format(shown)}</td>;
-                  })}
+                  <td>{props.format(line.values[row]!)}</td>
                 </tr>
               ))}
             </tbody>

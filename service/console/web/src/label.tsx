@@ -1,9 +1,7 @@
-// Label: correct the verdicts of a calibration's rows by keyboard; see what changes before it is kept.
+// Label: correct the verdicts of a calibration's rows by keyboard.
 import type { JSX } from "preact";
 import { useEffect, useReducer, useState } from "preact/hooks";
-import { call, isOver, type Calibration, type Job, type Report, type VerdictRow } from "./api";
-import { Progress, useJob } from "./calibrate";
-import { Activate, TwoTable } from "./calibrations";
+import { call, type Calibration, type Job, type Report, type VerdictRow } from "./api";
 import { go } from "./router";
 import { S } from "./strings";
 import { Await, Trouble, useLoaded, View } from "./ui";
@@ -102,7 +100,6 @@ function Rows(props: { report: Report; rows: VerdictRow[]; count: number }): JSX
   const { report, rows } = props;
   const [{ at, verdicts }, take] = useReducer(stepIn(rows), report.calibration.id, keptFor);
   useEffect(() => keepFor(report.calibration.id, { at, verdicts }), [at, verdicts]);
-  const [jobId, setJobId] = useState<string | undefined>();
   const [error, setError] = useState<unknown>();
   const [isSending, setSending] = useState(false);
   const row = rows[at];
@@ -112,13 +109,13 @@ function Rows(props: { report: Report; rows: VerdictRow[]; count: number }): JSX
     const pressed = (event: KeyboardEvent) => {
       const isTyping = event.target instanceof Element && event.target.closest("input, textarea, select, dialog");
       const step = STEPS[event.key.toLowerCase()];
-      if (!step || isTyping || event.repeat || event.ctrlKey || event.metaKey || event.altKey || isSending || jobId !== undefined) return;
+      if (!step || isTyping || event.repeat || event.ctrlKey || event.metaKey || event.altKey || isSending) return;
       event.preventDefault();
       take(step);
     };
     addEventListener("keydown", pressed);
     return () => removeEventListener("keydown", pressed);
-  }, [isSending, jobId]);
+  }, [isSending]);
   const fit = async () => {
     const { id, name } = report.calibration;
     setSending(true);
@@ -130,11 +127,11 @@ function Rows(props: { report: Report; rows: VerdictRow[]; count: number }): JSX
         name: S.label.corrected(name || id, taken),
         activate: "never",
       };
-      setJobId((await call<Job>(`/calibrations/${id}/rows`, "PATCH", sent)).id);
+      go(`/calibrate/${(await call<Job>(`/calibrations/${id}/rows`, "PATCH", sent)).id}`);
     } catch (failure) {
       setError(failure);
+      setSending(false);
     }
-    setSending(false);
   };
 
   const back = (
@@ -142,7 +139,6 @@ function Rows(props: { report: Report; rows: VerdictRow[]; count: number }): JSX
       {S.label.back} <kbd>u</kbd>
     </button>
   );
-  if (jobId !== undefined) return <Refitted jobId={jobId} before={report.calibration.id} back={() => setJobId(undefined)} />;
   return (
     <>
       <p role="status">{S.label.progress(Math.min(at + 1, rows.length), rows.length, changed.length)}</p>
@@ -199,65 +195,5 @@ function Rows(props: { report: Report; rows: VerdictRow[]; count: number }): JSX
         <span class="muted">{S.label.fitMeans}</span>
       </p>
     </>
-  );
-}
-
-/** What the corrected verdicts change, before the new calibration is used. */
-function Refitted(props: { jobId: string; before: string; back: () => void }): JSX.Element {
-  const { job, lost } = useJob(props.jobId);
-  const isDone = job?.state === "succeeded";
-  useEffect(() => {
-    if (isDone) keepFor(props.before, { at: 0, verdicts: new Map() }); // the verdicts are in the new calibration
-  }, [isDone]);
-  return (
-    <>
-      {lost}
-      {job && !isDone && (
-        <div class="panel">
-          <Progress job={job} />
-        </div>
-      )}
-      {job && isOver(job) && !isDone && (
-        <button type="button" onClick={props.back}>
-          {S.label.toRows}
-        </button>
-      )}
-      {job?.calibration_id && <Difference before={props.before} after={job.calibration_id} />}
-    </>
-  );
-}
-
-function Difference(props: { before: string; after: string }): JSX.Element {
-  const ids = [props.before, props.after];
-  const loaded = useLoaded(
-    () =>
-      Promise.all([
-        Promise.all(ids.map((id) => call<Calibration>(`/calibrations/${id}`))),
-        Promise.all(ids.map((id) => call<Report>(`/calibrations/${id}/report`))),
-        call<Calibration[]>("/calibrations"),
-      ]),
-    ids,
-  );
-  const [isAsked, setAsked] = useState(false);
-  return (
-    <Await loaded={loaded}>
-      {([calibrations, reports, list]) => (
-        <section aria-labelledby="difference">
-          <h2 id="difference">{S.label.difference}</h2>
-          <TwoTable calibrations={calibrations} reports={reports} />
-          <p class="buttons">
-            <button type="button" class="primary" onClick={() => setAsked(true)}>
-              {S.label.keep}
-            </button>
-            <a class="button" href="#/calibrations">
-              {S.label.leave}
-            </a>
-          </p>
-          {isAsked && (
-            <Activate calibration={calibrations[1]!} list={list} close={() => setAsked(false)} done={() => go("/calibrations")} />
-          )}
-        </section>
-      )}
-    </Await>
   );
 }

@@ -16,7 +16,6 @@ const FIELDS = new Set([
   "answer_logprob",
   "correct",
   "logprob",
-  "tokens",
   "verdict",
 ]);
 const LISTS = new Set(["samples", "messages", "claims", "logprobs", "logprob"]);
@@ -28,17 +27,10 @@ export type Checked = { count: number; withAnswers: number; labelled: number; ar
 type Row = Record<string, unknown>;
 type Line = { line: number; row?: Row; fault?: string };
 
-/** Return the text of a file, unpacked if it is gzip. Throws a text that says what is wrong. */
+/** Return the text of a file. Throws a text that says what is wrong. */
 export async function textOf(file: Blob): Promise<string> {
-  const head = new Uint8Array(await file.slice(0, 2).arrayBuffer());
-  const isPacked = head[0] === 0x1f && head[1] === 0x8b;
-  const bytes = isPacked
-    ? await new Response(file.stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer().catch(() => {
-        throw new Error(S.rows.damagedGzip);
-      })
-    : await file.arrayBuffer();
   try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    return new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
   } catch {
     throw new Error(S.rows.notUtf8);
   }
@@ -138,7 +130,7 @@ function* csvLines(text: string): Generator<Line> {
   }
 }
 
-/** Return the value of a CSV cell. A cell that cannot be read stays a text: the service reads more notations. */
+/** Return the value of a CSV cell. A list that is not JSON stays a text. */
 function valueOf(name: string, cell: string): unknown {
   if (name === "correct") {
     const word = cell.trim().toLowerCase();
@@ -148,7 +140,7 @@ function valueOf(name: string, cell: string): unknown {
   try {
     return JSON.parse(cell);
   } catch {
-    return undefined;
+    return cell;
   }
 }
 
@@ -164,12 +156,11 @@ function faultsOf(row: Row, line: number, lineOfId: Map<string, number>): RowFau
   if (has("messages")) {
     const turns = row.messages;
     const areTurns =
-      turns === undefined ||
-      (Array.isArray(turns) &&
-        turns.length > 0 &&
-        turns.every((turn) => ["system", "user", "assistant"].includes(turn?.role) && typeof turn?.content === "string"));
+      Array.isArray(turns) &&
+      turns.length > 0 &&
+      turns.every((turn) => ["system", "user", "assistant"].includes(turn?.role) && typeof turn?.content === "string");
     if (!areTurns) add("messages", S.rows.turns);
-    else if (Array.isArray(turns) && turns.at(-1).role === "assistant") add("messages", S.rows.endsWithAssistant);
+    else if (turns.at(-1).role === "assistant") add("messages", S.rows.endsWithAssistant);
   }
   if (!has("reference") && !has("claims")) add("reference", S.rows.noReference);
   if (has("reference")) {
@@ -177,7 +168,7 @@ function faultsOf(row: Row, line: number, lineOfId: Map<string, number>): RowFau
     // SQuAD's answers are objects; the service reads them.
     if (!references.length || references.some((reference) => typeof reference !== "object" && isBlank(reference))) add("reference", S.rows.blank);
   }
-  if (has("samples") && row.samples !== undefined) {
+  if (has("samples")) {
     const samples = row.samples;
     if (!Array.isArray(samples) || samples.some((sample) => typeof sample !== "string")) add("samples", S.rows.texts);
     else if (samples.length < 2) add("samples", S.rows.twoSamples);
@@ -192,91 +183,4 @@ function faultsOf(row: Row, line: number, lineOfId: Map<string, number>): RowFau
     else lineOfId.set(id, line);
   }
   return faults;
-}
-
-// Rows from a chat log.
-
-export type Turn = { role: "system" | "user" | "assistant"; content: string };
-export type Proposed = { messages: Turn[]; answer: string; correct: boolean | null; reference: string };
-
-const SPEAKERS: [RegExp, Turn["role"]][] = [
-  [/^\s*(?:\*\*)?(?:system)(?:\*\*)?\s*:\s*/i, "system"],
-  [/^\s*(?:\*\*)?(?:user|human|you|customer|question|q)(?:\*\*)?\s*:\s*/i, "user"],
-  [/^\s*(?:\*\*)?(?:assistant|ai|bot|agent|chatgpt|model|answer|a)(?:\*\*)?\s*:\s*/i, "assistant"],
-];
-
-/** Return the conversations of a pasted log: JSON with messages, or lines that begin with a speaker. */
-export function conversations(text: string): Turn[][] {
-  const trimmed = text.trim();
-  if (/^[[{]/.test(trimmed)) {
-    try {
-      return fromJson(JSON.parse(trimmed));
-    } catch {
-      return trimmed.split("\n").flatMap((line) => {
-        try {
-          return fromJson(JSON.parse(line));
-        } catch {
-          return [];
-        }
-      });
-    }
-  }
-  // A blank line between an answer and the next question does not end a conversation; a line of dashes does.
-  return trimmed.split(/^\s*(?:-{3,}|={3,}|\*{3,})\s*$/m).map(turnsOf).filter((turns) => turns.length > 0);
-}
-
-function fromJson(value: unknown): Turn[][] {
-  if (Array.isArray(value)) {
-    const isTurn = (item: unknown) => typeof item === "object" && item !== null && "role" in item;
-    return value.length > 0 && value.every(isTurn) ? [value.flatMap(turn)] : value.flatMap(fromJson);
-  }
-  const messages = (value as { messages?: unknown } | null)?.messages;
-  return Array.isArray(messages) ? fromJson(messages) : [];
-}
-
-function turn(item: { role?: unknown; content?: unknown }): Turn[] {
-  const role = item.role === "developer" ? "system" : item.role;
-  const known = role === "system" || role === "user" || role === "assistant";
-  return known && typeof item.content === "string" ? [{ role, content: item.content }] : [];
-}
-
-function turnsOf(text: string): Turn[] {
-  const turns: Turn[] = [];
-  for (const line of text.split("\n")) {
-    const speaker = SPEAKERS.find(([pattern]) => pattern.test(line));
-    if (speaker) turns.push({ role: speaker[1], content: line.replace(speaker[0], "") });
-    else if (turns.length) turns.at(-1)!.content += `\n${line}`;
-  }
-  return turns.map((part) => ({ ...part, content: part.content.trim() })).filter((part) => part.content);
-}
-
-/** Propose a row for each answer of the assistant, with the conversation before it. */
-export function propose(text: string): Proposed[] {
-  return conversations(text).flatMap((turns) =>
-    turns.flatMap((part, index) =>
-      part.role === "assistant" && turns[index - 1]?.role === "user"
-        ? [{ messages: turns.slice(0, index), answer: part.content, correct: null, reference: "" }]
-        : [],
-    ),
-  );
-}
-
-/** Return whether a row can be sent: a wrong answer needs the right one. */
-export const isDecided = (row: Proposed): boolean => row.correct === true || (row.correct === false && !!row.reference.trim());
-
-/** Return proposed rows with the decisions on the same answers in earlier ones. */
-export function withDecisions(rows: Proposed[], earlier: Proposed[]): Proposed[] {
-  const key = (row: Proposed) => JSON.stringify([row.messages, row.answer]);
-  const byKey = Map.groupBy(earlier, key);
-  return rows.map((row) => byKey.get(key(row))?.shift() ?? row);
-}
-
-/** Return the decided rows of a log as a file of JSON lines. A right answer is its own reference. */
-export function fileOf(rows: Proposed[]): string {
-  return rows
-    .filter(isDecided)
-    .map(({ messages, answer, correct, reference }) =>
-      JSON.stringify({ messages, reference: reference.trim() || answer, answer, correct }),
-    )
-    .join("\n");
 }

@@ -36,8 +36,6 @@ export const S = {
   again: "Try again",
   cancel: "Cancel",
   remove: "Remove",
-  copy: "Copy",
-  copied: "Copied.",
   numbers: "Show the numbers",
   right: "Right",
   wrong: "Wrong",
@@ -72,7 +70,7 @@ export const S = {
 
   try: {
     title: "May I trust this answer?",
-    lead: "The question is asked several times. Answers with the same meaning are grouped.",
+    lead: "The question is asked several times. The answers are shown by meaning.",
     kind: "What to score",
     question: "A question",
     conversation: "A conversation",
@@ -82,6 +80,7 @@ export const S = {
     candidateOptional: "Answer to judge (optional)",
     candidateHint: "This text is compared with the drawn answers.",
     count: "Answers to draw",
+    countHow: "Leave empty to draw only as many as the decision needs.",
     target: "Target error",
     atMost: (error: number) => `at most ${errorPercent(error)} wrong`,
     asSetUp: "as set up in the service",
@@ -104,26 +103,14 @@ export const S = {
     turn: (n: number) => `Text of turn ${n}`,
     addTurn: "Add a turn",
     removeTurn: (n: number) => `Remove turn ${n}`,
-    drawing: "Drawing answers.",
+    drawing: "Drawing answers…",
     stopped: "Stopped.",
-    arrived: (n: number, of: number) => `${n} of ${of} answers`,
     say: (n: number, of: number) => `${n} of ${of}`,
     blank: "(no text)",
     wordings: (n: number) => `${n} wordings`,
     times: (n: number) => `× ${n}`,
-    groups: (groups: [number, string][]) =>
-      `${groups.map(([n, text]) => `${n} ${n === 1 ? "says" : "say"} “${short(text)}”`).join(", ")}.`,
-    disagreement: (kind: string, values: [string, number][]) => {
-      const what =
-        {
-          number: "The answers state different numbers",
-          name: "The answers state different names",
-          roles: "The answers exchange who does what",
-          negation: "Some answers deny what others state",
-        }[kind] ?? kind;
-      return `${what}: ${values.map(([value, share]) => `${short(value)} (${percent(share)})`).join(", ")}.`;
-    },
-    unknown: "unknown",
+    meanings: (meanings: [number, string][]) =>
+      `${meanings.map(([n, text]) => `${n} ${n === 1 ? "says" : "say"} “${short(text)}”`).join(", ")}.`,
     undecided: (lambda: number | null) =>
       lambda === null
         ? "No decision is possible."
@@ -145,15 +132,6 @@ export const S = {
       const text = parts.join("; ");
       return text ? `${text[0]!.toUpperCase()}${text.slice(1)}.` : "";
     },
-    spectrum: "Spectrum",
-    spectrumMeans: (served: number | null, raw: number, isCalibrated: boolean) =>
-      isCalibrated && served !== null
-        ? `The largest eigenvalue, lambda_max, is ${number(raw)} before calibration and ${number(served)} after.`
-        : `The largest eigenvalue, lambda_max, is ${number(raw)}. It is not calibrated.`,
-    eigenvalues: "Eigenvalues, one for each meaning",
-    meaning: "Meaning",
-    before: "Before calibration",
-    after: "After calibration",
     cost: "Details",
     facts: {
       answers: "Answers",
@@ -166,29 +144,17 @@ export const S = {
       model: "LLM",
       kernel: "Kernel and embedder",
       calibration: "Calibration",
+      lambda: "lambda_max",
       entropy: "Entropy (nats)",
       id: "Score",
     },
-    request: "The same request in your code",
-    language: "Language",
-    history: "Tried in this session",
   },
 
   calibrate: {
     title: "Calibrate",
     lead: "A calibration uses labelled questions to correct how confident the scores are.",
-    source: "Where the rows come from",
-    file: "A file",
-    chat: "A chat log",
     drop: "Drop a file here, or choose one",
-    format: "JSON lines or CSV, also compressed with gzip. Each row has a prompt (or messages) and a reference, the right answer.",
-    paste: "Paste a chat log",
-    pasteHow: "Lines that begin with “User:” and “Assistant:”, or JSON with messages. A line of dashes separates conversations.",
-    chatName: "chat log",
-    noAnswers: "No answer of an assistant was found. Begin each turn with “User:” or “Assistant:”.",
-    proposed: (rows: number, decided: number) => `${count(rows, "row")} found, ${decided} labelled. Only labelled rows are sent.`,
-    isRight: "Is this answer right?",
-    rightAnswer: "The right answer",
+    format: "JSON lines or CSV. Each row has a prompt (or messages) and a reference, the right answer.",
     faults: "Errors, by line of the file",
     line: "Line",
     field: "Field",
@@ -249,7 +215,6 @@ export const S = {
     empty: "The file is empty.",
     oneArray: "The file is one JSON array. Write each row as an object on a line of its own (jq -c '.[]' rows.json).",
     notUtf8: "The file is not text in UTF-8.",
-    damagedGzip: "The gzip data is damaged, or ends too early.",
     tooFew: (n: number, min: number) => `only ${count(n, "usable row")}; at least ${min} are needed`,
     noJson: "is not valid JSON; each line must contain one row",
     noObject: "is not a JSON object",
@@ -265,7 +230,7 @@ export const S = {
     turns: "must be a list of turns with role (system, user or assistant) and content",
     endsWithAssistant: "must not end with the assistant's turn: that is an answer",
     noReference: "is missing",
-    texts: "must be a list of texts",
+    texts: "must be a list of texts (in CSV: as JSON)",
     text: "must be a text",
     twoSamples: "must hold at least two answers",
     boolean: "must be true or false",
@@ -279,9 +244,6 @@ export const S = {
     none: "There is no calibration yet. Scores use the default calibration (unless it is switched off), which promises nothing.",
     first: "Calibrate",
     toAll: "All calibrations",
-    compare: "Compare two",
-    picked: (n: number) => (n === 2 ? "Two are chosen." : `Choose ${2 - n} to compare.`),
-    pick: "Choose to compare",
     rows: "Rows",
     rowsOf: (rows: number, samples: number) => `${count(rows, "row")}, ${samples} answers each`,
     error: "Error of lambda_max (projection ECE)",
@@ -296,15 +258,6 @@ export const S = {
     age: "Made",
     state: (active: boolean, applies: boolean) =>
       active ? (applies ? "Applies now" : "Active for another set-up") : applies ? "Not active" : "Not active; made for another set-up",
-    stateShort: "State",
-    verdict: "Verdict",
-    method: "Map (method)",
-    verdicts: "Judged answers",
-    rightWrong: (right: number, wrong: number) => `${right} right, ${wrong} wrong`,
-    ranking: "Ranking of right over wrong (AUROC)",
-    coverageOf: (coverage: number, samples: number) => `${percent(coverage)}, ${count(samples, "answer")} per question`,
-    answeredAt: (target: number) => `Share let through, target error ${percent(target)}`,
-    tokens: "Tokens per question",
     activate: "Activate",
     activateTitle: (name: string) => `Activate “${isolated(name)}”?`,
     activated: (name: string) => `${isolated(name)} is active.`,
@@ -349,7 +302,6 @@ export const S = {
     onTheseRows: (rows: number, confidence: number) => `Measured on ${count(rows, "row")}; promises hold with ${percent(confidence)} confidence.`,
     report: "Report",
     reportAlone: "Open the report in a new tab",
-    twoTitle: "Two calibrations",
   },
 
   label: {
@@ -378,12 +330,8 @@ export const S = {
     } as Record<string, string>,
     back: "Back",
     end: "All rows have been shown.",
-    fit: (n: number) => (n ? `See what ${count(n, "changed verdict")} would change` : "See what your verdicts would change"),
-    fitMeans: "This fits a second calibration and compares it with the first. It is not active until you activate it.",
-    toRows: "Back to the rows",
-    difference: "What your verdicts change",
+    fit: (n: number) => (n ? `Calibrate with ${count(n, "changed verdict")}` : "Calibrate with your verdicts"),
+    fitMeans: "This fits a second calibration. It is not active until you activate it.",
     corrected,
-    keep: "Activate the corrected calibration",
-    leave: "Do not activate it",
   },
 };

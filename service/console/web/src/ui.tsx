@@ -207,27 +207,6 @@ export function Confirm(props: {
   );
 }
 
-/** A text that can be copied. */
-export function Code(props: { text: string; label: string }): JSX.Element {
-  const say = useSay();
-  const copy = async () => {
-    await navigator.clipboard.writeText(props.text);
-    say(S.copied);
-  };
-  return (
-    <div class="code">
-      <pre tabIndex={0} aria-label={props.label}>
-        <code>{props.text}</code>
-      </pre>
-      {navigator.clipboard && (
-        <button type="button" class="small" onClick={copy}>
-          {S.copy}
-        </button>
-      )}
-    </div>
-  );
-}
-
 /** One of several values, as buttons. */
 export function Choice<T extends string>(props: {
   legend: string;

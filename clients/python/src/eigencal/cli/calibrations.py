@@ -26,7 +26,7 @@ CalibrationId = Annotated[str, typer.Argument(metavar="ID", help="Id of the cali
 
 def calibrate(
     invocation: Invocation,
-    file: Annotated[Path, typer.Argument(help="Labelled questions: JSONL, JSONL.gz or CSV.")],
+    file: Annotated[Path, typer.Argument(help="Labelled questions: JSONL or CSV.")],
     *,
     watch: Watch = False,
     name: Name = None,

@@ -12,7 +12,7 @@ from eigencal._base_client import without_none
 from eigencal.cli.command import ExitCode, Invocation, code_of, show_error
 from eigencal.cli.output import Output, format_cell, harmless
 from eigencal.cli.responses import stream_response
-from eigencal.cli.score import Effort, TargetError, claim_lines
+from eigencal.cli.score import NumSamples, TargetError, claim_lines
 
 LEAVE = ("/quit", "/exit")
 NEW = "/new"
@@ -24,7 +24,7 @@ def chat(
     *,
     model: Annotated[str | None, typer.Option(help="Model; default: the first that is served.")] = None,
     system: Annotated[str | None, typer.Option(help="A system message.")] = None,
-    effort: Effort = None,
+    num_samples: NumSamples = None,
     target_error: TargetError = None,
     responses: Annotated[
         bool, typer.Option("--responses", help="Call /v1/responses instead of /v1/chat/completions.")
@@ -36,7 +36,7 @@ def chat(
     """
     out, is_terminal = invocation.out, sys.stdin.isatty() and not invocation.out.json
     stream = stream_response if responses else _stream_chat
-    options = cast(ChatOptions, without_none({"effort": effort, "target_error": target_error}))
+    options = cast(ChatOptions, without_none({"num_samples": num_samples, "target_error": target_error}))
     start = [{"role": "system", "content": system}] if system else []
     turns: list[dict[str, str]] = []
     warned: set[str] = set()

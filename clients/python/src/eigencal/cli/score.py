@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -13,8 +13,14 @@ from eigencal.cli.command import ExitCode, Invocation
 from eigencal.cli.output import Doubtful
 
 PATIENCE_S = 600.0
-Effort = Annotated[
-    Literal["none", "low", "medium", "high", "auto"] | None, typer.Option(help="How many answers to draw.")
+
+
+def _number_or_auto(text: str) -> int | str:
+    return text if text == "auto" else int(text)
+
+
+NumSamples = Annotated[
+    Any, typer.Option(parser=_number_or_auto, metavar="0..256|auto", help="Number of answers to draw.")
 ]
 TargetError = Annotated[
     float | None, typer.Option(help="Allowed share of wrong answers, 0..1; adds a decision.")
@@ -36,12 +42,11 @@ def score(
     format_: Annotated[
         Format, typer.Option("--format", help="Format of the file; auto: by its suffix.")
     ] = "auto",
-    effort: Effort = None,
-    num_samples: Annotated[int | None, typer.Option(help="Number of answers to draw.")] = None,
+    num_samples: NumSamples = None,
     candidate: Annotated[str | None, typer.Option(help="Your own text to judge by the answers.")] = None,
     candidate_logprob: Annotated[
         float | None,
-        typer.Option(help="Its natural-log probability by its LLM, used by --effort none."),
+        typer.Option(help="Its natural-log probability by its LLM, needed with --num-samples 0."),
     ] = None,
     claims: Annotated[
         bool | None, typer.Option(help="Score it claim by claim; default: if it is long.")
@@ -61,7 +66,6 @@ def score(
 ) -> int | None:
     """Score how uncertain the LLM is about a question, or about each question of a file."""
     options = ScoreOptions(
-        effort=effort,
         num_samples=num_samples,
         candidate=candidate,
         candidate_logprob=candidate_logprob,

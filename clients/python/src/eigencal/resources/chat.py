@@ -20,10 +20,9 @@ ChatMode = Literal["on", "async", "off"]
 class ChatOptions(TypedDict, total=False):
     """Scoring options of a chat: the field `eigencal` of the drop-in."""
 
-    effort: Literal["none", "low", "medium", "high", "auto"]
-    """How many further answers to sample. `none`: score the answer by its own log-probability."""
-    num_samples: int
-    """Number of answers to sample, 2..256, instead of `effort`."""
+    num_samples: int | Literal["auto"]
+    """Number of further answers to sample, 0..256. 0: score the answer by its own log-probability. `auto`: as
+    many as the decision needs."""
     target_error: float
     """Allowed share of wrong answers among the answers let through, 0..1. Adds a `decision`."""
     confidence: float
@@ -35,8 +34,8 @@ class ChatOptions(TypedDict, total=False):
     mark: bool
     """Whether to mark doubtful passages of the answer: `uncertainty.marks`, and `claims`."""
     abstain: bool
-    """Whether a decision to abstain replaces the answer; not for streams. If the settings of the service
-    make it abstain, it does so in any case."""
+    """Whether a decision to abstain replaces the answer. If the settings of the service make it abstain, it
+    does so in any case."""
 
 
 class _Models(Result):

@@ -110,7 +110,7 @@ class Jobs(SyncAPIClient):
         The data are copied to a temporary file and never held in memory.
 
         Args:
-            data: A path (JSONL, JSONL.gz or CSV in UTF-8), an open file in one of these formats, or mappings.
+            data: A path (JSONL or CSV in UTF-8), an open file in one of these formats, or mappings.
             idempotency_key: Your own key, to repeat the upload in a later call and get the same job.
             timeout_s: Time limit of the whole upload in seconds; None: the client's.
             **options: See `CalibrateOptions`.

@@ -29,8 +29,7 @@ from eigencal.types import KeptScore, Score
 MAX_ITEMS, MAX_PART_CHARS = 256, 4 << 20
 # Common options are not added to an item with one of these fields: the service refuses the combination.
 _EXCLUDED_BY = {
-    "num_samples": {"samples", "effort"},
-    "effort": {"samples", "num_samples"},
+    "num_samples": {"samples"},
     "sampling": {"samples"},
     "model": {"samples"},
     "deadline_ms": {"samples"},
@@ -162,7 +161,7 @@ class Scores(SyncAPIClient):
         Raises:
             UnprocessableEntityError: The request is invalid; `errors` lists the reasons.
             ServerError: The service or its LLM still failed after all retries. `code` gives the cause, such
-                as `deadline_exceeded` if too few answers were sampled within `deadline_ms`.
+                as `deadline_exceeded` after `deadline_ms`.
             APIConnectionError: The service is unreachable, the connection broke, or `timeout_s` passed.
         """
         body = _score_body({"prompt": prompt, **options})
