@@ -85,8 +85,8 @@ class Comparison:
     """The comparison of k texts.
 
     same: P(same) in [0, 1] of each pair, (k, k), symmetric, 1 on the diagonal; NaN if unknown. model: the
-    comparing model, "" without calls. usage: tokens of the calls. replies: the Yes and No replies by key, also
-    those from an earlier comparison. is_silent: there were calls, and no reply was Yes or No.
+    comparing model, "" without calls. usage: tokens of the calls. replies: the Yes and No replies by key,
+    also those from an earlier comparison. is_silent: there were calls, and no reply was Yes or No.
     """
 
     same: Floats
