@@ -48,7 +48,7 @@ from benchmarks.recorded_evidence import (
 from benchmarks.rivals import VENV
 from lab.semantic_entropy import kernel_language_entropy, semantic_entropy
 from service.calibration.labels import Judged
-from service.claims.comparison import MAX_COMPARED, Comparer, Group, Reply
+from service.claims.comparison import MAX_COMPARED, Comparer, Reply
 from service.claims.kernel import compared_texts, kernel_matrix, read_texts, realize_first, with_comparison
 from service.claims.verdicts import correct
 from service.embedding.port import FACTS
@@ -155,9 +155,7 @@ async def compared(rows: Sequence[Row], num_samples: int, url: str, name: str) -
             dict.fromkeys([*(texts.index(text) for text in (row.answer, *row.references)), *frequent])
         )
         most = MAX_COMPARED + len(row.references)
-        comparison = await comparer.compare(
-            row.prompt, texts, [Group(range(len(texts)), order)], most=most, known=replies
-        )
+        comparison = await comparer.compare(row.prompt, texts, order, most=most, known=replies)
         calls += len(comparison.replies.keys() - replies.keys())
         tokens += comparison.usage.prompt_tokens
         replies |= comparison.replies

@@ -48,7 +48,7 @@ from service.embedding.port import (
     supplied_draws,
 )
 from service.errors import BodyTooLarge, Conflict, EigencalError, InvalidDevData, LLMError
-from service.jobs.calibrator import REFUSALS, RetryPolicy, group_of, row_request
+from service.jobs.calibrator import REFUSALS, RetryPolicy, order_of, row_request
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import Draw, GenerationRequest, Priority
 from service.llm.weights import sha256_of
@@ -318,7 +318,7 @@ class _Run:
                 comparer.compare,
                 row.question or "",
                 texts,
-                [group_of(row)],
+                *order_of(row),
                 priority=Priority.JOB,
                 known=kept.replies,
             )

@@ -32,7 +32,7 @@ class Settings(BaseSettings):
         30.0,
         gt=0,
         allow_inf_nan=False,
-        description="Longest wait for a caller to read the next 64 KiB of an answer, in seconds.",
+        description="Longest wait for a caller that does not read its answer, in seconds.",
     )
     data_dir: Path = Field(Path("data"), description="Folder for weights and the default database.")
     database_url: str = Field(

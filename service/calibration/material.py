@@ -45,10 +45,11 @@ class DevSet:
 
     answers: one per row; full: positions of the rows that have `num_samples` answers; texts: the distinct
     answers of each row, in the order of its vectors; rows: as stored, answers cut to `num_samples`.
-    dimension: d of the embedder. judged: by row, the vector (d,) of the `answer` that the verdict is about, None for rows without one. made_by: the embedder
-    of every vector, if known. questions: by row, the vector (d,) of the question, None for rows without its
-    text; empty if the questions were not embedded. groups: (n,), rows that are resampled, held out and
-    counted together, such as the claims of one answer; None: each row by itself.
+    dimension: d of the embedder. judged: by row, the vector (d,) of the `answer` that the verdict is about,
+    None for rows without one. made_by: the embedder of every vector, if known. questions: by row, the vector
+    (d,) of the question, None for rows without its text; empty if the questions were not embedded. groups:
+    (n,), rows that are resampled, held out and counted together, such as the claims of one answer; None: each
+    row by itself.
     """
 
     rows: Sequence[DevRow]

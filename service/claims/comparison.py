@@ -19,8 +19,8 @@ import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, permutations
-from typing import Literal, NamedTuple
+from itertools import permutations
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,7 +70,6 @@ EXAMPLES = (
 UNRELATED = "The soup was cold, so the gardener took the tram home."
 MAX_UNRELATED = 0.5  # P(same as UNRELATED) of a text that is compared
 MAX_COMPARED = 8  # distinct texts of a question: 28 pairs
-MAX_COMPARED_OF_CLAIM = 4  # distinct texts, with the claim: an answer may make 64 claims
 MAX_CHARS = 1500  # a longer question is cut, a longer answer not compared; fits 2048 tokens
 AT_ONCE = 8  # concurrent calls of all comparisons
 NUM_ALTERNATIVES = 5  # tokens; the maximum of some servers
@@ -81,39 +80,20 @@ _TEMPLATE_MARKS = re.compile(r"<|\[(?=/?[A-Z_]+\])")
 SILENT = "The LLM replies with neither Yes nor No, or returns no log-probabilities."
 
 
-class Group(NamedTuple):
-    """Texts to compare with each other.
-
-    positions: of its k texts. order: positions of those to compare, the most important first, because only a
-    few with different words are compared. further: positions of texts to compare in any case.
-    """
-
-    positions: Sequence[int]
-    order: Sequence[int]
-    further: Sequence[int] = ()
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison:
-    """The comparison of texts.
+    """The comparison of k texts.
 
-    groups: for each group, P(same) in [0, 1] of its k texts, (k, k), symmetric, 1 on the diagonal; NaN if
-    unknown. model: the comparing model, "" without calls. usage: tokens of the calls. replies: the Yes and No
-    replies by key, also those from an earlier comparison. is_silent: there were calls, and no reply was Yes
-    or No.
+    same: P(same) in [0, 1] of each pair, (k, k), symmetric, 1 on the diagonal; NaN if unknown. model: the
+    comparing model, "" without calls. usage: tokens of the calls. replies: the Yes and No replies by key,
+    also those from an earlier comparison. is_silent: there were calls, and no reply was Yes or No.
     """
 
-    groups: Sequence[Floats]
+    same: Floats
     model: str
     usage: Usage
     replies: Mapping[str, Reply]
     is_silent: bool = False
-
-    @property
-    def same(self) -> Floats:
-        """Return P(same) of the texts of the only group."""
-        [same] = self.groups
-        return same
 
 
 def compared_by(embedder: EmbedderIdentity, model: str) -> EmbedderIdentity:
@@ -134,7 +114,8 @@ class Comparer:
         self,
         question: str,
         texts: Sequence[str],
-        groups: Sequence[Group] | None = None,
+        order: Sequence[int] | None = None,
+        further: Sequence[int] = (),
         *,
         most: int = MAX_COMPARED,
         model: str | None = None,
@@ -144,15 +125,18 @@ class Comparer:
     ) -> Comparison:
         """Compare texts that answer a question.
 
-        groups: None for one group of all texts in their order. most: texts compared in the order of a group.
-        model: None for the default. deadline_s: for the whole comparison. known: replies of an earlier
+        order: positions of the texts, the most important first, because only the first `most` with different
+        words are compared; None: as given. further: positions of texts to compare in any case. model: None
+        for the default. deadline_s: for the whole comparison. known: replies of an earlier
         comparison. Raises DeadlineExceeded, LLMBadResponse if two models reply, and the errors of the LLM.
         """
         leader = await asyncio.to_thread(_leaders, texts)
-        everything = range(len(texts))
-        groups = [Group(everything, everything)] if groups is None else groups
-        compared = [_chosen(group, leader, texts, most) for group in groups]
-        pairs = list(dict.fromkeys(chain.from_iterable(permutations(chosen, 2) for chosen in compared)))
+        ranked, others = (
+            dict.fromkeys(int(leader[i]) for i in part if 0 < len(texts[i]) <= MAX_CHARS)
+            for part in (range(len(texts)) if order is None else order, further)
+        )
+        chosen = list(dict.fromkeys([*[*ranked][:most], *others]))
+        pairs = list(permutations(chosen, 2))
         usage, by_model, replies, is_silent = Usage(), "", dict[str, Reply](), False
         yes = dict[Pair, float | None]()
         if pairs:
@@ -169,11 +153,7 @@ class Comparer:
             yes = {pair: probability for pair, (_, (probability, _)) in zip(keys, keyed, strict=True)}
             is_silent = all(probability is None for probability in yes.values())
             replies = {key: reply for key, reply in keyed if reply[0] is not None}
-        same = [
-            _same(group.positions, leader, chosen, yes)
-            for group, chosen in zip(groups, compared, strict=True)
-        ]
-        return Comparison(same, by_model, usage, replies, is_silent)
+        return Comparison(_same(leader, chosen, yes), by_model, usage, replies, is_silent)
 
     async def _ask(
         self,
@@ -245,34 +225,19 @@ def _leaders(texts: Sequence[str]) -> NDArray[np.intp]:
     return np.array([first.setdefault(key, i) for i, key in enumerate(keys)], dtype=np.intp)
 
 
-def _chosen(group: Group, leader: NDArray[np.intp], texts: Sequence[str], most: int) -> list[int]:
-    """Return the positions of the compared texts of a group, one for texts of equal words."""
-    ranked, further = (
-        dict.fromkeys(int(leader[i]) for i in part if 0 < len(texts[i]) <= MAX_CHARS)
-        for part in (group.order, group.further)
-    )
-    return list(dict.fromkeys([*[*ranked][:most], *further]))
-
-
-def _same(
-    positions: Sequence[int],
-    leader: NDArray[np.intp],
-    compared: Sequence[int],
-    yes: Mapping[Pair, float | None],
-) -> Floats:
-    """Return P(same) of k texts, (k, k). compared: positions of their leaders that were compared."""
+def _same(leader: NDArray[np.intp], compared: Sequence[int], yes: Mapping[Pair, float | None]) -> Floats:
+    """Return P(same) of k texts, (k, k). compared: positions of the leaders that were compared."""
     ordered = np.array([[yes.get((i, j)) for j in compared] for i in compared], dtype=np.float64)
     known = np.minimum(ordered, ordered.T).reshape(len(compared), len(compared))
     unrelated = np.array([yes.get((None, i)) for i in compared], dtype=np.float64)
     misleading = ~(unrelated <= MAX_UNRELATED)
     known[misleading], known[:, misleading] = np.nan, np.nan
-    leaders = leader[np.asarray(positions, dtype=np.intp)]
     place = {i: at for at, i in enumerate(compared)}
-    rows = [at for at, i in enumerate(leaders.tolist()) if i in place]
-    columns = [place[int(leaders[at])] for at in rows]
-    same = np.full((len(leaders), len(leaders)), np.nan)
+    rows = [at for at, i in enumerate(leader.tolist()) if i in place]
+    columns = [place[int(leader[at])] for at in rows]
+    same = np.full((len(leader), len(leader)), np.nan)
     same[np.ix_(rows, rows)] = known[np.ix_(columns, columns)]
-    same[np.equal.outer(leaders, leaders)] = 1.0
+    same[np.equal.outer(leader, leader)] = 1.0
     return same
 
 

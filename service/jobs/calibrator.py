@@ -51,7 +51,6 @@ from service.claims.comparison import (
     SILENT,
     Compare,
     Comparer,
-    Group,
     compared_by,
 )
 from service.embedding.port import (
@@ -442,7 +441,7 @@ class Comparing:
                 self.comparer.compare,
                 row.question or "",
                 texts,
-                [group_of(row)],
+                *order_of(row),
                 priority=Priority.JOB,
                 known=row.compared,
             )
@@ -472,8 +471,8 @@ class Comparing:
         return Compared(found, next(iter(models), ""))
 
 
-def group_of(row: DevRow) -> Group:
-    """Return the group of the `texts_of` a row.
+def order_of(row: DevRow) -> tuple[list[int], Sequence[int]]:
+    """Return the order in which the `texts_of` a row are compared, and those that are in any case.
 
     The judged text is first. The answers follow, the more frequent first. Some references are compared in any
     case.
@@ -483,7 +482,7 @@ def group_of(row: DevRow) -> Group:
     end = len(texts) + len(row.references)
     references = range(len(texts), min(len(texts) + REFERENCES_COMPARED, end))
     judged = [] if row.answer is None else [end]
-    return Group(range(end + len(judged)), [*judged, *answers], references)
+    return [*judged, *answers], references
 
 
 @dataclass(eq=False)

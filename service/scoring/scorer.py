@@ -18,7 +18,6 @@ from service.claims.comparison import (
     Compare,
     Comparer,
     Comparison,
-    Group,
     compared_by,
 )
 from service.claims.kernel import (
@@ -397,7 +396,7 @@ class Scorer:
         return realize_first(compared, len(read.texts))
 
     async def _compare(
-        self, drawn: Samples, texts: Sequence[str], groups: Sequence[Group]
+        self, drawn: Samples, texts: Sequence[str], order: Sequence[int]
     ) -> tuple[Comparison | None, list[ScoreWarning]]:
         """Return the LLM's comparisons of the answers; None and a warning if they fail or are late."""
         request = drawn.command.generation
@@ -405,7 +404,7 @@ class Scorer:
             comparison = await self._comparer.compare(
                 drawn.command.question or "",
                 texts,
-                groups,
+                order,
                 model=None if request is None else request.model,
                 priority=Priority.LIVE if request is None else request.priority,
                 deadline_s=max(MAX_COMPARE_S - drawn.seconds.get("compare", 0.0), 0.0),
@@ -523,8 +522,8 @@ class Scorer:
 
 def _to_compare(
     texts: Sequence[str], index: Sequence[int] | NDArray[np.int_], candidate: str | None
-) -> tuple[list[str], list[Group]]:
-    """Return the distinct answers and the candidate, and one group.
+) -> tuple[list[str], list[int]]:
+    """Return the distinct answers and the candidate, and the order in which they are compared.
 
     The candidate is first. The answers follow, the more frequent first.
     """
@@ -532,7 +531,7 @@ def _to_compare(
     order = np.argsort(-counts, kind="stable").tolist()
     if candidate is not None:
         order.insert(0, known.index(candidate))
-    return known, [Group(range(len(known)), order)]
+    return known, order
 
 
 def _with_usage(generation: Generation, comparison: Comparison | None) -> Generation:

@@ -39,7 +39,7 @@ async def post(http: httpx.AsyncClient, rows: list[Any], **options: Any) -> http
 
 
 async def test_mixed_prompts_and_conversations_are_refused(client: Client) -> None:
-    async with client(llm_api="completions") as http:
+    async with client(prompt_template="Q: {prompt}") as http:
         refused = await post(http, [*PROMPTS, *TALKS])
         assert refused.status_code == 422
         body = refused.json()

@@ -264,4 +264,4 @@ async def test_readiness_fails_while_no_row_can_be_written(tmp_path: Path) -> No
             )
         database = Database(f"sqlite:///{tmp_path / 'eigencal.db'}")
         with pytest.raises(Exception, match="disk is full"):
-            await database.soon(database._ready())
+            await database.ready()

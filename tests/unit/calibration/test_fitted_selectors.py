@@ -5,7 +5,6 @@ from dataclasses import replace
 from functools import cache
 
 import numpy as np
-import pytest
 
 from service.calibration.fitting import (
     FOLDS,
@@ -15,11 +14,9 @@ from service.calibration.fitting import (
     rng,
 )
 from service.calibration.labels import LabelledRows
-from service.report.report import format_promise
 from service.spectral.correctness_model import (
     stratified_folds,
 )
-from service.spectral.selective import Promise
 from tests.support.decisions import judged_material, judged_rows
 
 
@@ -83,18 +80,3 @@ def test_selectors_exist_for_the_fitted_numbers_of_answers() -> None:
     assert sizes[0] == 2
     assert sizes[-1] == 80
     assert len(sizes) < 79
-
-
-@pytest.mark.parametrize(
-    ("made", "sentence"),
-    [
-        (Promise(0.2, 0.9, 0.7, 30, 2, 0.3, 0.2), "at most 20 % of the answers let through are wrong"),
-        (Promise(0.1, 0.9, None, 0, 0, 0.0, 0.1231), "the lowest that can be is 12.4 %"),
-        (Promise(0.1, 0.9, None, 0, 0, 0.0, None), "these rows are too few"),
-    ],
-)
-def test_a_promise_in_words(made: Promise, sentence: str) -> None:
-    words = format_promise(made, 20, of_claims=False)
-    assert sentence in words
-    assert "with 20 answers and 90 % confidence" in words.lower()
-    assert "claims" in format_promise(replace(made, threshold=0.7), 20, of_claims=True)

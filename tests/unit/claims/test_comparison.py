@@ -13,7 +13,6 @@ from service.claims.comparison import (
     RULE,
     UNRELATED,
     Comparer,
-    Group,
     probability_of_yes,
 )
 from service.errors import DeadlineExceeded, LLMBadResponse
@@ -65,18 +64,20 @@ def test_empty_and_long_texts_are_not_compared(text: str) -> None:
     assert all(text not in pair for pair in llm.compared)
 
 
-def test_groups_are_compared_apart() -> None:
-    texts = ["Jupiter", "Saturn", "Mars", "jupiter.", "Venus", ""]
-    groups = [Group([1, 0, 3], [0, 1]), Group([0, 2, 4, 5], [0, 5, 2, 4], [4]), Group([2], [])]
+def test_the_most_important_texts_are_compared() -> None:
+    texts = ["Jupiter", "Mars", "Venus", "", "jupiter.", "Saturn"]
     yes = {"JS": 0.1, "JM": 0.2, "JV": 0.3, "MV": 0.4}
-    llm = ComparingLLM(lambda *pair: yes.get("".join(sorted(text[0] for text in pair)), 0.0))
-    first, second, third = asyncio.run(Comparer(llm).compare(QUESTION, texts, groups, most=2)).groups
-    assert first == pytest.approx(np.array([[1, 0.1, 0.1], [0.1, 1, 1], [0.1, 1, 1]]))
-    unknown = np.nan
-    expected = [[1, 0.2, 0.3, unknown], [0.2, 1, 0.4, unknown], [0.3, 0.4, 1, unknown], [unknown] * 3 + [1]]
-    assert second == pytest.approx(np.array(expected), nan_ok=True)
-    assert third == pytest.approx(1.0)
-    assert len(llm.compared) == 2 + 6 + 4  # both orders of each pair, and each text with an unrelated one
+    same, llm = compared(
+        texts,
+        lambda *pair: yes.get("".join(sorted(text[0] for text in pair)), 0.0),
+        order=[4, 3, 1, 2],
+        further=[2],
+        most=2,
+    )
+    assert same[:3, :3] == pytest.approx(np.array([[1, 0.2, 0.3], [0.2, 1, 0.4], [0.3, 0.4, 1]]))
+    assert same[4] == pytest.approx([1, 0.2, 0.3, np.nan, 1, np.nan], nan_ok=True)
+    assert np.isnan(same[[3, 5]][:, :3]).all()
+    assert len(llm.compared) == 6 + 3  # both orders of each pair, and each text with an unrelated one
 
 
 async def test_a_long_comparison_leaves_turns_to_another() -> None:

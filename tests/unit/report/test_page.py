@@ -117,29 +117,6 @@ def test_best_value_of_each_row_is_marked_in_text(page: str, report: dict[str, A
     assert f'<span class="best">{number(min(ece))}</span> <span class="tag">best</span>' in page
 
 
-def test_page_starts_with_the_opening(report: dict[str, Any]) -> None:
-    report["warnings"] = [{"code": "few_rows", "text": "Only 31 rows."}]
-    page = render(report)
-    lines = (
-        "Is it safe to use, and for what?",
-        "What does it promise?",
-        "How many answers should be drawn?",
-    )
-    reports = [report["opening"][name] for name in ("safe", "promise", "answers")]
-    places = [page.index(text) for pair in zip(lines, reports, strict=True) for text in pair]
-    assert sorted(places) == places
-    assert page.index(f"May it be used? {report['opening']['verdict']}") < places[0]
-    assert places[-1] < page.index("Only 31 rows.") < page.index("<details>") < page.index("<svg")
-
-
-@pytest.mark.parametrize("text", ["37 more labelled answers like these would promise 20 %.", None])
-def test_opening_shows_the_change(report: dict[str, Any], text: str | None) -> None:
-    report["opening"]["change"] = text and {"text": text, "rows": 37, "target_error": 0.2}
-    page = render(report)
-    assert ("What would improve the result?" in page) == (text is not None)
-    assert text is None or f"<dd>{text}</dd>" in page
-
-
 def test_every_text_of_others_is_escaped(report: dict[str, Any], page: str) -> None:
     report["calibration"]["name"] = NASTY
     report["calibration"]["fingerprint"] |= {"source_label": NASTY, "model": NASTY, NASTY: [NASTY]}
@@ -156,9 +133,6 @@ def test_every_text_of_others_is_escaped(report: dict[str, Any], page: str) -> N
 @pytest.mark.parametrize("right", [True, False])
 def test_labels_of_one_class(right: bool) -> None:
     text = words(render(one_class_report(right)))
-    assert "AUROC of λmax higher is better — all answers right, or all wrong —" in text
-    assert f"Here all answers are {'right' if right else 'wrong'}" in text
-    assert "The AUROC of λmax cannot be computed" in text
     assert "nan" not in text.lower().split()
 
 
@@ -177,27 +151,6 @@ def test_previous_calibration_has_its_own_column() -> None:
     assert {"projection-active", "correctness-active"} <= svgs(page).keys()
     assert "Active before" in words(page)
     assert str(report["decision"]["against"]) in page
-
-
-@pytest.mark.parametrize(
-    ("activated", "now", "sentence"),
-    [
-        (
-            False,
-            {"active": True, "activated_at": "2026-11-05T08:00:00+00:00"},
-            "Active now since 2026-11-05 08:00 UTC",
-        ),
-        (True, {"active": False, "activated_at": None}, "Not active now"),
-    ],
-)
-def test_page_shows_the_current_state_and_the_decision(
-    report: dict[str, Any], activated: bool, now: Any, sentence: str
-) -> None:
-    report["decision"] |= {"activated": activated, "reason": "Decided so."}
-    report["now"] = now
-    page = render(report)
-    assert re.findall(r'<h2 id="in-short">(.*?)</h2>', page) == [sentence]
-    assert "When it was made. Decided so." in words(page)
 
 
 @pytest.mark.parametrize(
@@ -228,35 +181,6 @@ def test_other_texts() -> None:
     assert fingerprint_rows({"new": 3, "model": "m", "api": ""}) == [("new", "3"), ("model", "m")]
 
 
-def test_every_ece_has_its_null(report: dict[str, Any]) -> None:
-    """In the table of maps; unknown nulls and p-values are shown as such."""
-    null: dict[str, Any] = {"mean": 0.031, "low": 0.016, "high": 0.048, "p_value": 0.001, "draws": 1000}
-    unknown: dict[str, Any] = {"mean": None, "low": None, "high": None, "p_value": None, "draws": 1000}
-    rows = report["served"]
-    for row in rows:
-        row |= {"projection_ece": 0.311, "projection_null": null}
-    rows[2]["projection_null"] = unknown
-    text = words(render(report))
-    assert "0.311 if calibrated: 0.016 to 0.048, p = 0.001" in text
-    assert (
-        "Calibrated scores would have a gap of — on these prompts (p unknown): Depolarized cannot be judged."
-        in text
-    )
-
-
-def test_a_calibration_with_a_gap_says_what_to_do(report: dict[str, Any]) -> None:
-    report["served"][0]["projection_ece"], report["served"][2]["projection_ece"] = 0.311, 0.082
-    null: dict[str, Any] = {"mean": 0.03, "low": 0.015, "high": 0.047, "p_value": 0.001, "draws": 1000}
-    for row in report["served"]:
-        row["projection_null"] = null
-    text = words(render(report))
-    assert "(p = 0.001): Depolarized is off by more than chance." in text
-    assert "To close it: calibrate on 300 rows or more, drawn at random from what callers ask" in text
-    report["served"][1]["projection_null"] = {**null, "p_value": 0.4}
-    words_ = words(render(report))
-    assert "calibrate with a map that shows no gap here: Temperature (method=temperature); or " in words_
-
-
 def test_papers_map_has_no_g(report: dict[str, Any]) -> None:
     report["calibration"] |= {"method": "temperature", "depolarization": None}
     for row in report["parameters"]:
@@ -274,8 +198,6 @@ def test_evidence_map_is_shown_with_the_others() -> None:
         assert f"{letter} = {number(fit[name])}" in words(page)
     assert {f"{kind}-evidence" for kind in ("projection", "correctness")} <= svgs(page).keys()
     assert "Answers T a b 1 1.000 " in section(page, "how-many")
-    report["unfitted"] = {"evidence": "80 of 80 prompts lack one."}
-    assert "Evidence was not fitted: 80 of 80 prompts lack one." in words(render(report))
 
 
 def test_the_table_by_number_of_answers_marks_the_recommended_one() -> None:

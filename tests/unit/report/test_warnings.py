@@ -31,12 +31,5 @@ def test_few_answers_of_a_kind_give_a_warning(right, expected):
     assert codes(few_of_a_kind(labels(right))) == expected
 
 
-def test_warning_names_the_file_and_the_number():
-    [claim] = few_of_a_kind(labels(11), " of the test file")
-    assert claim["text"].startswith("Only 11 of 100 answers of the test file are right: ")
-
-
 def test_a_small_file_may_have_few_of_both():
-    result = list(few_of_a_kind(labels(11, 25)))
-    assert codes(result) == ["few_right", "few_wrong"]
-    assert result[0]["text"].startswith("Only 11 of 25 answers are right")
+    assert codes(few_of_a_kind(labels(11, 25))) == ["few_right", "few_wrong"]

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
+from service import remote
 from service.app import create_app
 from service.errors import StoreUnavailable
 from service.settings import Settings
@@ -32,12 +33,13 @@ async def opened(url: str) -> AsyncIterator[Database]:
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "ANSWER_S", 0.4)
+    monkeypatch.setattr(remote, "CHECK_KEPT_S", -1.0)
 
 
 async def refusal(database: Database) -> str:
     """Return why the store is not ready, with a new check."""
     with pytest.raises(StoreUnavailable) as refused:
-        await database.soon(database._ready())
+        await database.ready()
     return str(refused.value)
 
 
@@ -47,7 +49,7 @@ async def test_held_write_lock_is_reported_until_released(tmp_path: Path) -> Non
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             assert "is locked" in await refusal(database)
-        await database.soon(database._ready())
+        await database.ready()
 
 
 @pytest.mark.parametrize(("start", "size"), [(0, 100), (4096, 200_000)])
@@ -80,7 +82,7 @@ async def test_postgres_table_lock_is_reported(postgres: Cluster) -> None:
         with psycopg.connect(url) as other:
             other.execute("LOCK TABLE jobs IN ACCESS EXCLUSIVE MODE")
             assert "is locked" in await refusal(database)
-        await database.soon(database._ready())
+        await database.ready()
 
 
 @pytest.mark.postgres

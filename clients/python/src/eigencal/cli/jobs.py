@@ -11,7 +11,7 @@ from eigencal.cli.command import Invocation
 COLUMNS = ("id", "kind", "name", "state", "stage", "done", "total", "created_at", "calibration_id")
 Watch = Annotated[bool, typer.Option("--watch", help="Follow the job until it ends.")]
 Name = Annotated[str | None, typer.Option(help="A name for people.")]
-Seed = Annotated[int | None, typer.Option(help="Seed of folds, draws and bootstrap.")]
+Seed = Annotated[int | None, typer.Option(help="Seed of folds and draws.")]
 NumSamples = Annotated[int | None, typer.Option(help="Answers to draw per question.")]
 
 
