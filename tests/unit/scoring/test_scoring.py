@@ -1,6 +1,7 @@
 """Parts of a score: chosen calibration, modes, warnings, deadline and timings."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from service.embedding.port import Embedded
+from service.errors import DeadlineExceeded
 from service.llm.port import Generation, GenerationRequest, Message, Sampling, WirePrompt
 from service.scoring.judging import find_modes
 from service.scoring.score import Mode, ScoreCommand
@@ -36,6 +38,14 @@ def test_at_most_five_modes_are_returned() -> None:
     result, modes = modes_of(np.eye(7).tolist(), np.repeat(range(7), range(7, 0, -1)).tolist())
     assert result.rank == 7
     assert [mode.answer for mode in modes] == ["a", "b", "c", "d", "e"]
+
+
+async def test_deadline_counts_from_the_arrival() -> None:
+    request = GenerationRequest(2, Sampling(), prompt="p", deadline_s=60.0)
+    scorer = Scorer(FakeLLM(), FakeEmbedder(), Active())
+    assert await scorer.score(ScoreCommand(request, arrived=time.perf_counter()))
+    with pytest.raises(DeadlineExceeded):
+        await scorer.score(ScoreCommand(request, arrived=time.perf_counter() - 61.0))
 
 
 @pytest.mark.parametrize(
