@@ -70,9 +70,10 @@ def guarded(*guards: Callable[[Request], Awaitable[None]]) -> type[APIRoute]:
             async def handle_guarded(request: Request) -> Response:
                 for guard in guards:
                     await guard(request)
-                if self.body_field is not None:
-                    require_json(request)
-                    refuse_heavy(await request.body())
+                if self.body_field is None:
+                    return await handle(request)
+                require_json(request)
+                refuse_heavy(await request.body())
                 try:
                     return await handle(request)
                 except HTTPException as error:
