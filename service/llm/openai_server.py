@@ -270,10 +270,11 @@ class HttpLanguageModel:
         quirk = self._quirks.get(on_api, "logprobs")
         if not request.num_alternatives and quirk:
             body = body | {"top_logprobs": 1} if quirk == 1 else without(body, "logprobs")
-        dialects = list(enumerate(DIALECTS))[self._quirks.get(on_api, "dialect") :]
+        known = self._quirks.get(on_api, "dialect")
+        dialects = list(enumerate(DIALECTS))[known:]
         attempts: list[tuple[int, Body, int | None]] = [(i, write(body), None) for i, write in dialects]
         if (fewer := request.fallback_max_tokens) is not None:
-            attempts.append((0, {**body, "max_tokens": fewer}, fewer))
+            attempts.append((known, DIALECTS[known]({**body, "max_tokens": fewer}), fewer))
         refusal: LLMError | None = None
         for dialect, sent, max_tokens in attempts:
             if request.num_alternatives and "logprobs" not in sent:
@@ -286,7 +287,7 @@ class HttpLanguageModel:
                 refusal = refusal or error
                 continue
             # Recorded only after success: the server may refuse this call for another reason.
-            if dialect != self._quirks.get(on_api, "dialect") and max_tokens is None:
+            if dialect != known:
                 self._quirks.record(on_api, "dialect", dialect)
             if len(reply.draws) < n:
                 self._quirks.record(model, "n", len(reply.draws))

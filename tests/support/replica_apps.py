@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx2 as httpx
-from service.tracing import OtelSpans
 
 from service.app import Intervals, build_replica, create_app, own_keys, serving_of
 from service.calibration.calibration import Calibration, service_fingerprint
@@ -59,7 +58,6 @@ async def replica_app(
     intervals: Intervals = INTERVALS,
     decides: bool = False,
     events: OtelEvents | None = None,
-    spans: OtelSpans | None = None,
     patience: RetryPolicy | None = None,
     **settings: Any,
 ) -> AsyncIterator[httpx.AsyncClient]:
@@ -83,7 +81,7 @@ async def replica_app(
         patience=patience,
         intervals=intervals,
     )
-    app = create_app(settings_, llm=llm, embedder=embedder, store=store, events=events, spans=spans)
+    app = create_app(settings_, llm=llm, embedder=embedder, store=store, events=events)
     async with app.router.lifespan_context(app):
         for calibration_ in deciding(serving_of(settings_), llm, embedder) if decides else ():
             await add(store.calibrations, calibration_, {})
