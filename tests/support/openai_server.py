@@ -200,11 +200,11 @@ def pieces(*parts: bytes, then: Behaviour | None = None, media_type: str = "text
 
 
 def draws_and(own: Behaviour, draws: Behaviour | None = None) -> Behaviour:
-    """Answer the service's own calls, which have all sampling parameters, with `draws`, others with `own`."""
+    """Answer the service's own calls, which always have a temperature, with `draws`, others with `own`."""
     of_service = draws or answers()
 
     async def behave(exchange: Exchange) -> None:
-        await (of_service if "top_k" in exchange.body else own)(exchange)
+        await (of_service if "temperature" in exchange.body else own)(exchange)
 
     return behave
 
