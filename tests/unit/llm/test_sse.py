@@ -51,7 +51,7 @@ def test_log_probabilities_are_found_in_an_odd_stream(raw: bytes) -> None:
 
 
 def test_logprobs_are_removed_from_all_choices() -> None:
-    choices = [{"index": index, "text": "a", "logprobs": {"tokens": ["a"]}} for index in range(2)]
+    choices = [{"index": index, "delta": {}, "logprobs": {"content": [{}]}} for index in range(2)]
     quiet = Completions().without_logprobs({"choices": choices})["choices"]
     assert [choice["logprobs"] for choice in quiet] == [None, None]
 
@@ -72,14 +72,9 @@ def test_any_chunk_can_be_read(chunks: list[dict[str, Any]]) -> None:
             divided(chunk)
 
 
-@pytest.mark.parametrize(
-    ("content", "empty"),
-    [
-        ({"delta": {"role": "assistant", "content": "Paris"}}, {"delta": {}}),
-        ({"text": "Paris", "logprobs": {}}, {"text": "", "logprobs": None}),
-    ],
-)
-def test_text_on_the_finishing_chunk_is_not_delayed(content: Any, empty: Any) -> None:
+def test_text_on_the_finishing_chunk_is_not_delayed() -> None:
+    content = {"delta": {"role": "assistant", "content": "Paris"}, "logprobs": {}}
+    empty = {"delta": {}, "logprobs": None}
     chunk = {"choices": [3, {"index": 0, **content, "finish_reason": "stop"}], "usage": {"total_tokens": 2}}
     assert divided(chunk) == (
         {"choices": [3, {"index": 0, **content, "finish_reason": None}]},
