@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import json
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -272,18 +272,24 @@ class HttpLanguageModel:
             body = body | {"top_logprobs": 1} if quirk == 1 else without(body, "logprobs")
         known = self._quirks.get(on_api, "dialect")
         dialects = list(enumerate(DIALECTS))[known:]
-        attempts: list[tuple[int, Body, int | None]] = [(i, write(body), None) for i, write in dialects]
+        attempts: deque[tuple[int, Body, int | None]] = deque((i, write(body), None) for i, write in dialects)
         if (fewer := request.fallback_max_tokens) is not None:
             attempts.append((known, DIALECTS[known]({**body, "max_tokens": fewer}), fewer))
         refusal: LLMError | None = None
-        for dialect, sent, max_tokens in attempts:
+        has_repeated = False
+        while attempts:
+            dialect, sent, max_tokens = attempts.popleft()
             if request.num_alternatives and "logprobs" not in sent:
                 continue
             try:
                 reply = await self._complete(path, sent, request, n, ends)
             except LLMError as error:
-                if error.extra.get("llm_status") not in REFUSING:
+                status = error.extra.get("llm_status")
+                if status not in REFUSING:
                     raise
+                if status == 500 and not has_repeated:  # it may pass, and have another cause
+                    has_repeated = True
+                    attempts.appendleft((dialect, sent, max_tokens))
                 refusal = refusal or error
                 continue
             # Recorded only after success: the server may refuse this call for another reason.

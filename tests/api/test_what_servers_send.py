@@ -356,7 +356,8 @@ class TestRefusedParameters:
             scores = [await made.score() for _ in range(2)]
         assert [(scored.status_code, scored.json()["num_samples"]) for scored in scores] == [(200, 5)] * 2
         refused = [body for body in made.server.bodies if body.get("n", 1) > 1]
-        assert len(refused) == 2, "both dialects with several choices are tried once"
+        # Once in each dialect with several choices; a 500 may pass, so that call is repeated.
+        assert len(refused) == 2 + (code == 500)
 
     async def test_top_p_without_effect_is_not_sent(self) -> None:
         message = "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
