@@ -101,6 +101,14 @@ async def test_plain_turns_use_the_calibration_of_chats() -> None:
     assert with_tool["warnings"][0]["differs"] == ["prompt_shape"]
 
 
+async def test_tool_with_a_parameter_of_our_fields_name_is_forwarded_unchanged() -> None:
+    tool = TOOL | {"parameters": {"type": "object", "properties": {"uncertainty": {"type": "number"}}}}
+    async with before(status(200, response(message("Paris")))) as made:
+        assert (await ask(made, tools=[tool])).json()["uncertainty"]["status"] == "scored"
+        [sent] = [body for body in made.server.bodies if "input" in body]
+    assert sent == QUESTION | {"tools": [tool]} | NOT_STORED
+
+
 UNSCORED: list[tuple[dict[str, Any], str]] = [
     (response(message("Wait."), CALL), "no_text"),
     (response(refusing()), "no_text"),
