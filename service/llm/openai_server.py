@@ -18,7 +18,6 @@ from service.errors import (
     DeadlineExceeded,
     EigencalError,
     LLMBadResponse,
-    LLMError,
     LLMUnavailable,
     ModelNotFound,
 )
@@ -119,7 +118,7 @@ class HttpLanguageModel:
         self._shape = shape or PromptShape()
         self._timeout_s = timeout_s
         self._queue = queue or AdmissionQueue(64, 16)
-        self.failures = Counter[str]()  # number of failed calls by error code
+        self.failures = Counter[str]()  # number of failed calls by error code; all dialects count as one call
         self._quirks = ServerQuirks()
         # The answering model and the omitted parameters, by key of the request (see `_request_key`).
         self._answered_by: LRU[tuple[str, bool, bool], tuple[str, tuple[str, ...]]] = LRU(MAX_QUIRKS)
@@ -275,7 +274,7 @@ class HttpLanguageModel:
         attempts: deque[tuple[int, Body, int | None]] = deque((i, write(body), None) for i, write in dialects)
         if (fewer := request.fallback_max_tokens) is not None:
             attempts.append((known, DIALECTS[known]({**body, "max_tokens": fewer}), fewer))
-        refusal: LLMError | None = None
+        refusal: EigencalError | None = None
         has_repeated = False
         while attempts:
             dialect, sent, max_tokens = attempts.popleft()
@@ -283,9 +282,10 @@ class HttpLanguageModel:
                 continue
             try:
                 reply = await self._complete(path, sent, request, n, ends)
-            except LLMError as error:
+            except EigencalError as error:
                 status = error.extra.get("llm_status")
                 if status not in REFUSING:
+                    self.failures[error.code] += 1
                     raise
                 if status == 500 and not has_repeated:  # it may pass, and have another cause
                     has_repeated = True
@@ -303,6 +303,7 @@ class HttpLanguageModel:
             omitted = tuple(name for name in WITHOUT_EFFECT if name not in sent)
             return replace(reply, model=reply.model or model, omitted=omitted, max_tokens=max_tokens)
         assert refusal is not None
+        self.failures[refusal.code] += 1
         raise refusal
 
     # From a call to a reply
@@ -327,15 +328,11 @@ class HttpLanguageModel:
                 self._queue.took_s.append(clock() - asked_at - queued_s)
             return replace(reply, queued_s=queued_s)
         except TimeoutError:
-            failure: EigencalError = DeadlineExceeded("No answer came in time.")
+            raise DeadlineExceeded("No answer came in time.") from None
         except httpx2.RequestError:
-            failure = LLMUnavailable("The LLM server broke off its answer.")
-        except EigencalError as error:
-            failure = error
+            raise LLMUnavailable("The LLM server broke off its answer.") from None
         finally:
             permit.release()
-        self.failures[failure.code] += 1
-        raise failure
 
     async def _attempt(self, path: str, content: bytes, max_bytes: int) -> Reply:
         """Send a call and read its answer. Raises TransientError for failures that are retried."""
