@@ -3,13 +3,14 @@
 The descriptions of the fields are their documentation. A test checks the table in docs/operating.md.
 """
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr, field_validator
 from pydantic_core import PydanticCustomError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 PREFIX = "EIGENCAL_"
 FOR_TESTS = f"{PREFIX}TEST_"
@@ -93,7 +94,7 @@ class Settings(BaseSettings):
         description=f"Maximum number of tokens of an answer; unset: {CHAT_TOKENS} with the chat API, "
         f"{SHORT_TOKENS} with completions.",
     )
-    stop: list[Annotated[str, Field(min_length=1, max_length=256)]] = Field(
+    stop: Annotated[list[Annotated[str, Field(min_length=1, max_length=256)]], NoDecode] = Field(
         [], max_length=16, description="JSON list of strings that end an answer to a prompt."
     )
 
@@ -164,6 +165,15 @@ class Settings(BaseSettings):
     embedder_api_key: SecretStr = Field(
         SecretStr(""), description="Bearer key sent to the embeddings server."
     )
+
+    @field_validator("stop", mode="before")
+    @classmethod
+    def from_json(cls, stop: object) -> object:
+        """Read the JSON of the variable here, so that an error names it like the other errors."""
+        try:
+            return json.loads(stop) if isinstance(stop, str) else stop
+        except ValueError:
+            raise PydanticCustomError("stop", "Write a JSON list of strings.") from None
 
     @field_validator("embedder")
     @classmethod

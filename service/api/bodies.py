@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
+from http import HTTPStatus
 from typing import Any, TypeVar
 
 from fastapi import Request
@@ -10,6 +11,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError, field_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -71,7 +73,13 @@ def guarded(*guards: Callable[[Request], Awaitable[None]]) -> type[APIRoute]:
                 if self.body_field is not None:
                     require_json(request)
                     refuse_heavy(await request.body())
-                return await handle(request)
+                try:
+                    return await handle(request)
+                except HTTPException as error:
+                    if error.status_code != HTTPStatus.BAD_REQUEST:
+                        raise
+                    # FastAPI raises this for a body that is not UTF-8 or nested too deeply.
+                    raise InvalidRequest("The body is not valid JSON.") from None
 
             return handle_guarded
 

@@ -166,6 +166,14 @@ def _message(error: Mapping[str, Any]) -> str:
     return str(error["msg"]).removeprefix("Value error, ")
 
 
+def _location(error: Mapping[str, Any]) -> list[int | str]:
+    """Return the path of a field, without pydantic's names for the members of a union."""
+    parts = error["loc"]
+    if error["type"] == "extra_forbidden":
+        return [*parts[:-1], parts[-1][:100]]  # the name of an unknown field is the caller's
+    return [part for part in parts if isinstance(part, int) or part.isidentifier()]
+
+
 def invalid_request(errors: Sequence[Mapping[str, Any]]) -> InvalidRequest:
     """Return InvalidRequest, or TooFewSamples for a short list of samples, from pydantic's errors."""
     # Unknown fields first, since they explain why another field is missing.
@@ -173,8 +181,7 @@ def invalid_request(errors: Sequence[Mapping[str, Any]]) -> InvalidRequest:
     # Without the input, which may contain a prompt.
     items = [
         {
-            # The name of an unknown field is the caller's.
-            "loc": [part if isinstance(part, int) else part[:100] for part in error["loc"]],
+            "loc": _location(error),
             "msg": _message(error),
         }
         for error in errors[:MAX_LISTED]

@@ -36,7 +36,7 @@ async def test_request_over_the_limit_is_refused_before_its_body_is_read() -> No
     async with before(hang, hang, llm_slots=1) as made:
         held = [asyncio.create_task(made.ask("off")) for _ in range(IN_FLIGHT)]
         await settled(made, "chat", IN_FLIGHT)
-        for path in ("/score", "/verify", "/v1/chat/completions", "/v1/completions"):
+        for path in ("/score", "/verify", "/v1/chat/completions", "/v1/responses"):
             code, headers, content = await head_only(made, path)
             assert (code, int(headers["retry-after"]) >= 1) == (503, True), path
             error = content["error"] if path.startswith("/v1/") else content

@@ -1,4 +1,4 @@
-"""Evidence over HTTP with fakes: its fields, effort, single answers, and invalid log-probabilities."""
+"""Evidence over HTTP with fakes: its fields, single answers, and invalid log-probabilities."""
 
 import math
 from dataclasses import replace
@@ -16,7 +16,6 @@ from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.sqlite_store import SqliteStore
 
 DIMENSION = 64
-# As the settings have it: few-shot text stops prompts at a newline.
 SERVING = serving_of(Settings())
 
 

@@ -23,7 +23,7 @@ ORTHOGONAL = {name: np.eye(8)[i] for i, name in enumerate("abcd")}
 
 @pytest.fixture
 def embedder() -> FakeEmbedder:
-    return FakeEmbedder(8, vectors={**ORTHOGONAL, "": ORTHOGONAL["a"]})
+    return FakeEmbedder(8, vectors=ORTHOGONAL)
 
 
 @pytest.fixture
@@ -48,14 +48,14 @@ async def test_samples_answers_for_a_prompt(client: Client, llm: FakeLLM) -> Non
     llm.answers["Which?"] = ["a", "a", "a", "b"]
     async with client() as http:
         response = await http.post("/score", json={"prompt": "Which?", "num_samples": 4, "return": []})
+        with_modes = await http.post("/score", json={"prompt": "Which?", "num_samples": 4})
     body = response.json()
     assert body["lambda_max"] == pytest.approx(0.75)
     assert body["answer"] == "a"
     assert body["model"] == "fake-llm"
     assert body["usage"]["completion_tokens"] == 4
-    assert "modes" not in body
-    assert float(response.headers["x-lambda-max"]) == pytest.approx(0.75)
-    assert float(response.headers["x-entropy"]) == pytest.approx(body["entropy"], abs=1e-6)
+    assert "modes" not in body and "modes" in with_modes.json()
+    assert response.headers["x-score-id"] == body["id"]
     assert set(body["timings_ms"]) == {"queue", "generate", "embed", "spectrum", "total"}
 
 
@@ -69,21 +69,6 @@ async def test_sampling_settings_reach_the_llm(client: Client, llm: FakeLLM) -> 
     assert (first.sampling.top_k, first.sampling.seed, first.model) == (5, 3, "other")
     assert (second.num_samples, second.sampling.max_tokens) == (6, 9)
     assert second.messages is not None and second.prompt is None
-    # With few-shot text, prompts stop at a newline; conversations do not.
-    assert second.sampling.stop == ()
-
-
-async def test_empty_answers_are_one_outcome_orthogonal_to_all(
-    client: Client, embedder: FakeEmbedder
-) -> None:
-    embedder.empty_answers = "outcome"
-    async with client() as http:
-        body = (await http.post("/score", json={"samples": ["a", "", "  ", "a"]})).json()
-        only = (await http.post("/score", json={"samples": ["", ""]})).json()
-    assert body["lambda_max"] == pytest.approx(0.5)
-    assert body["num_empty"] == 2
-    assert only["lambda_max"] == pytest.approx(1.0)
-    assert only["answer"] == ""
 
 
 async def test_empty_samples_do_not_count(client: Client) -> None:
@@ -93,8 +78,6 @@ async def test_empty_samples_do_not_count(client: Client) -> None:
         blank = await http.post("/score", json={"samples": ["a", "b"], "candidate": " \n"})
     assert (body["num_samples"], body["num_distinct"], body["num_empty"]) == (3, 2, 2)
     assert body["lambda_max"] == pytest.approx(2 / 3, abs=0.05)
-    assert [warning["code"] for warning in body["warnings"]] == ["partial_samples", "calibration_missing"]
-    assert "2 of 5 answers have no text" in body["warnings"][0]["message"]
     assert (none.status_code, none.json()["code"]) == (422, "too_few_samples")
     assert "2 of 3 samples are empty" in none.json()["detail"]
     assert (blank.status_code, blank.json()["errors"][0]["loc"]) == (422, ["body", "candidate"])
@@ -115,15 +98,13 @@ async def test_matching_calibration_is_served(client: Client, embedder: FakeEmbe
     fitted = calibration(caller_fingerprint("lab", embedder.identity))
     request = {"samples": ["a"] * 4, "source_label": "lab"}
     async with client(calibrations=Active(fitted)) as http:
-        response = await http.post("/score", json=request)
+        body = (await http.post("/score", json=request)).json()
         fewer = (await http.post("/score", json={**request, "samples": ["a"] * 3})).json()
         named = (await http.post("/score", json={**request, "calibration": fitted.id})).json()
-    body = response.json()
     # (1 - g) + g / d with g = 0.5, d = 8.
     assert body["lambda_max"] == pytest.approx(0.5625)
     assert body["uncalibrated"]["lambda_max"] == pytest.approx(1.0)
     assert body["calibrated"] is True and body["calibration"]["id"] == fitted.id
-    assert response.headers["x-calibration-id"] == fitted.id
     assert fewer["calibration"]["depolarization"] == pytest.approx(0.503)
     assert named["lambda_max"] == body["lambda_max"]
     entropy = -(0.5625 * math.log(0.5625) + 7 * 0.0625 * math.log(0.0625))
@@ -148,17 +129,6 @@ async def test_unmatched_calibration_is_never_applied(
     assert other["warnings"][0]["differs"] == ["source_label"]
     assert other["lambda_max"] == other["uncalibrated"]["lambda_max"]
     assert more["warnings"][0]["differs"] == ["num_samples"]
-
-
-async def test_partial_answers_are_scored_with_a_warning(client: Client, llm: FakeLLM) -> None:
-    llm.deliver = 3
-    async with client() as http:
-        body = (await http.post("/score", json={"prompt": "p", "num_samples": 5})).json()
-        llm.deliver = 1
-        response = await http.post("/score", json={"prompt": "p", "num_samples": 5})
-    assert body["num_samples"] == 3
-    assert body["warnings"][0]["code"] == "partial_samples"
-    assert (response.status_code, response.json()["code"]) == (502, "llm_bad_response")
 
 
 @pytest.mark.parametrize(
@@ -191,7 +161,6 @@ async def test_deadline_applies_to_a_busy_embedder(llm: FakeLLM, tmp_path: Path)
     async with on_socket(fake_app(llm, FakeEmbedder(8, gate=busy), data_dir=tmp_path)) as http:
         response = await http.post("/score", json={"prompt": "p", "deadline_ms": 500})
     assert (response.status_code, response.json()["code"]) == (504, "deadline_exceeded")
-    assert "embedded" in response.json()["detail"]
 
 
 async def test_score_needs_no_shared_thread(client: Client) -> None:
@@ -212,12 +181,7 @@ async def test_answers_are_compared_by_their_facts(client: Client, embedder: Fak
         judged = (await http.post("/score", json=sent | {"candidate": "The capital is Rome."})).json()
         empty = (await http.post("/score", json={"samples": ["", "7"]})).json()
         assert empty["code"] == "too_few_samples"
-        embedder.empty_answers = "outcome"
-        outcomes = (await http.post("/score", json={"samples": ["", "7"]})).json()
-        nothing = (await http.post("/score", json={"samples": ["", ""]})).json()
     assert same["lambda_max"] == judged["lambda_max"] == pytest.approx(1.0)
     assert judged["candidate"]["probability"] == pytest.approx(1.0)
     # Texts that say the same beyond the question are not indistinct.
     assert [warning["code"] for warning in same["warnings"]] == ["calibration_missing"]
-    assert outcomes["lambda_max"] == pytest.approx(0.5)
-    assert nothing["lambda_max"] == pytest.approx(1.0)

@@ -23,7 +23,7 @@ from tests.api.test_score import calibration
 from tests.support.calibrations import Active
 from tests.support.fakes import FakeEmbedder
 from tests.support.live import in_process
-from tests.support.openai_server import MODEL, Exchange, OpenAIServer, answers, once, raw, status
+from tests.support.openai_server import MODEL, Behaviour, Exchange, OpenAIServer, answers, once, raw, status
 from tests.support.sqlite_store import SqliteStore
 
 EMBEDDER = FakeEmbedder(8)
@@ -65,12 +65,11 @@ def opened(tmp_path: Path) -> Opened:
 async def test_samples_cut_within_reasoning_do_not_count_as_agreement(opened: Opened) -> None:
     thought = '<think type="long">The capital of France: it is one of'
     async with OpenAIServer(default=answers(thought, finish="length")) as server, opened(server) as post:
-        for more in ({}, {"deadline_ms": 20_000}):
-            response = await post(num_samples=20, sampling={"max_tokens": 100}, **more)
-            problem = response.json()
-            assert (response.status_code, problem["code"]) == (502, "no_usable_answers")
-            assert "20 of 20" in problem["detail"] and "100 tokens" in problem["detail"]
-            assert not problem["retryable"]
+        response = await post(num_samples=20, sampling={"max_tokens": 100})
+        problem = response.json()
+        assert (response.status_code, problem["code"]) == (502, "no_usable_answers")
+        assert "20 of 20" in problem["detail"] and "100 tokens" in problem["detail"]
+        assert not problem["retryable"]
     async with OpenAIServer(default=answers(thought, f"{thought}</think>Paris")) as server:
         async with opened(server) as post:
             body = (await post(num_samples=20)).json()
@@ -83,7 +82,7 @@ def fitted(model: str, *, omitted: tuple[str, ...] = ()) -> Active:
     serving = serving_of(Settings())
     llm = HttpLanguageModel("http://127.0.0.1:9", model=model)
     request = serving.request(prompt="Which?")
-    drawn = Generation((), 0, model, omitted=omitted)
+    drawn = Generation((), model, omitted=omitted)
     llm_identity = llm.identity(request).of(drawn)
     return Active(calibration(service_fingerprint(llm_identity, request.sampling, EMBEDDER.identity), 20))
 
@@ -104,17 +103,14 @@ async def test_calibration_of_another_model_is_not_used_if_the_server_ignores_th
     assert (right["model"], right["calibrated"]) == ("m2", True)
 
 
-@pytest.mark.parametrize("deadline", [{}, {"deadline_ms": 60_000}])
-async def test_model_of_a_score_is_not_changed_by_concurrent_requests(
-    opened: Opened, deadline: dict[str, int]
-) -> None:
+async def test_model_of_a_score_is_not_changed_by_concurrent_requests(opened: Opened) -> None:
     """No model is configured; a call to m1 ends after the server was replaced by one with m2."""
     go = asyncio.Event()
     gone = status(404, {"error": {"message": "The model `m1` does not exist."}})
     script = [once(go, answers(model="m1")), gone, answers(model="m2")]
     async with OpenAIServer(script, models=("m1",)) as server:
         async with opened(server, llm_model="", calibrations=fitted("m2")) as post:
-            first = asyncio.create_task(post(**deadline))
+            first = asyncio.create_task(post())
             async with asyncio.timeout(60):
                 await server.arrived.wait()
             server.models = ("m2",)
@@ -177,12 +173,11 @@ FIELDS = [
 ]
 
 
-@pytest.mark.parametrize("streamed", [False, True])
-async def test_invalid_fields_cause_no_internal_error(opened: Opened, streamed: bool) -> None:
+async def test_invalid_fields_cause_no_internal_error(opened: Opened) -> None:
     async with OpenAIServer() as server, opened(server) as post:
         for field, value in itertools.product(FIELDS, NONSENSE):
-            server.default = saying(streamed, **{field: value})
-            response = await post(**({"deadline_ms": 60_000} if streamed else {}))
+            server.default = saying(**{field: value})
+            response = await post()
             assert response.status_code in (200, 502), (field, value[:9], response.text)
             codes = (None, "llm_bad_response", "llm_error", "no_usable_answers")
             assert response.json().get("code") in codes, (field, value[:9])
@@ -192,24 +187,19 @@ async def test_invalid_fields_cause_no_internal_error(opened: Opened, streamed: 
 PLAIN = {"finish_reason": '"stop"', "text": '"Paris"', "logprob": "-1", "model": f'"{MODEL}"', "usage": "{}"}
 
 
-def saying(streamed: bool, **fields: str) -> Callable[[Exchange], Any]:
-    """Answer with four choices with these fields, as a whole or as a stream."""
+def saying(**fields: str) -> Behaviour:
+    """Answer with four choices with these fields."""
     field = PLAIN | fields
-    message = "delta" if streamed else "message"
     logprobs = fields.get("logprobs", f'{{"content": [{{"logprob": {field["logprob"]}}}]}}')
 
     def choice(i: int) -> str:
         text = f'"index": {fields.get("index", i)}, "finish_reason": {field["finish_reason"]}'
-        return f'{{{text}, "{message}": {{"content": {field["text"]}}}, "logprobs": {logprobs}}}'
+        return f'{{{text}, "message": {{"content": {field["text"]}}}, "logprobs": {logprobs}}}'
 
     choices = ", ".join(fields.get("choice", choice(i)) for i in range(4))
     whole = f'"model": {field["model"]}, "usage": {field["usage"]}, '
     whole = fields.get("all", f'{{{whole} "choices": {fields.get("choices", f"[{choices}]")}}}')
-
-    async def stream(exchange: Exchange) -> None:
-        await exchange.stream(whole)
-
-    return stream if streamed else raw(whole.encode())
+    return raw(whole.encode())
 
 
 async def test_services_own_key_is_never_exposed(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:

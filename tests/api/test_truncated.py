@@ -58,7 +58,6 @@ async def test_half_truncated_answers_give_a_warning(tmp_path: Path, cut: int, w
     [
         ({}, 256, 256),
         ({"llm_api": "completions"}, 64, 256),
-        ({"few_shot": "Q: 1+1?\nA: 2\n"}, 64, 256),
         ({"max_tokens": 64}, 64, 64),
     ],
 )

@@ -40,7 +40,6 @@ class FakeLLM:
         model: str = "fake-llm",
         gate: asyncio.Event | None = None,
         fail_with: Sequence[Exception] = (),
-        on_request: Callable[[GenerationRequest], None] | None = None,
     ) -> None:
         self.answers = dict(answers or {})
         self.default = tuple(default)
@@ -52,7 +51,7 @@ class FakeLLM:
         self.requests: list[GenerationRequest] = []
         self.cancelled = 0
         self.active = 0
-        self._on_request = on_request
+        self._on_request: Callable[[GenerationRequest], None] | None = None
 
     async def start(self) -> None:
         """Nothing to acquire."""

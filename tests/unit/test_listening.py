@@ -1,6 +1,5 @@
 """The address is bound before loading, reported if it is taken, and opened once all is ready."""
 
-import contextlib
 import os
 import signal
 import socket
@@ -8,14 +7,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 
 import httpx2 as httpx
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.processes import free_port
 from service.cli import cli
 
 ROOT = Path(__file__).parents[2]
@@ -42,10 +39,10 @@ def service(settings: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def urls_of(process: subprocess.Popen[str], number: int) -> list[str]:
-    """Return the addresses that the service logs."""
-    lines = (line for line in process.stderr or () if "running on" in line)
-    return [line.split("running on ")[1].split()[0] for line in islice(lines, number)]
+def url_of(process: subprocess.Popen[str]) -> str:
+    """Return the address that the service logs."""
+    line = next(line for line in process.stderr or () if "running on" in line)
+    return line.split("running on ")[1].split()[0]
 
 
 def test_port_in_use_is_reported_before_loading(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -72,7 +69,7 @@ def test_torch_and_numpy_threads_do_not_spin(monkeypatch: pytest.MonkeyPatch) ->
 def test_process_logs_its_address_answers_and_stops_cleanly(tmp_path: Path) -> None:
     settings = REMOTE | {"EIGENCAL_PORT": "0", "EIGENCAL_DATA_DIR": str(tmp_path)}
     with service(settings) as process:
-        [url] = urls_of(process, 1)
+        url = url_of(process)
         assert httpx.get(f"{url}/healthz", trust_env=False, timeout=60).status_code == 200
         assert stopped(process)
 
@@ -84,38 +81,3 @@ def stopped(process: subprocess.Popen[str]) -> bool:
     rest = process.stderr.read()
     assert process.wait() == -signal.SIGTERM
     return "Application shutdown complete" in rest and "Traceback" not in rest
-
-
-def test_health_port_answers_while_the_main_port_is_full(tmp_path: Path) -> None:
-    settings = REMOTE | {"EIGENCAL_PORT": str(free_port()), "EIGENCAL_DATA_DIR": str(tmp_path)}
-    settings["EIGENCAL_HEALTH_PORT"] = str(free_port())
-    with contextlib.ExitStack() as stack:
-        process = stack.enter_context(service(settings))
-        urls = urls_of(process, 2)
-        assert urls == [f"http://127.0.0.1:{settings[f'EIGENCAL_{name}PORT']}" for name in ("", "HEALTH_")]
-        for _ in range(750):
-            silent = socket.create_connection(("127.0.0.1", int(settings["EIGENCAL_PORT"])))
-            stack.enter_context(silent)
-        with httpx.Client(trust_env=False, timeout=60) as http:
-            for url in urls:
-                codes = [http.get(f"{url}{path}").status_code for path in ("/healthz", "/health", "/metrics")]
-                assert codes == [200] * 3
-                assert http.get(f"{url}/readyz").json()["code"] == "embedder_unavailable"
-            assert http.get(f"{urls[0]}/").status_code == 200
-            assert http.get(f"{urls[1]}/").json()["code"] == "not_found"
-        assert stopped(process)
-
-
-def test_a_health_port_in_use_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EIGENCAL_PORT", "0")
-    with taken() as port:
-        monkeypatch.setenv("EIGENCAL_HEALTH_PORT", str(port))
-        result = CliRunner().invoke(cli, ["serve"])
-    assert result.exit_code == 2 and f"EIGENCAL_HEALTH_PORT={port} cannot" in result.output
-
-
-def test_the_health_port_must_differ_from_the_first_port(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EIGENCAL_PORT", "8123")
-    monkeypatch.setenv("EIGENCAL_HEALTH_PORT", "8123")
-    result = CliRunner().invoke(cli, ["serve"])
-    assert result.exit_code == 2 and "EIGENCAL_HEALTH_PORT: The health port must differ" in result.output

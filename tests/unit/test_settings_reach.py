@@ -40,7 +40,6 @@ from service.store.database import Database
 OTHER = {
     "host": "127.0.0.2",
     "port": str(free_port()),
-    "health_port": "0",
     "write_timeout_s": "7",
     "data_dir": "elsewhere",
     "database_url": "sqlite:///other.db",
@@ -54,11 +53,8 @@ OTHER = {
     "llm_api_key": "an-llm-key",
     "llm_timeout_s": "77",
     "llm_slots": "31",
-    "llm_priority": "true",
     "system_prompt": "Be brief.",
-    "few_shot": "Q: One?\nA: 1",
     "prompt_template": "Ask: {prompt}",
-    "answer_regex": "a+",
     "num_samples": "9",
     "sampling_temperature": "0.9",
     "top_p": "0.8",
@@ -73,15 +69,12 @@ OTHER = {
     "default_calibration": "false",
     "abstain": "true",
     "abstain_text": "No idea.",
-    "abstain_fail_open": "true",
     "score_ttl_s": "60",
     "embedder": "all-MiniLM-L6-v2",
-    "empty_answers": "embedded",
     "kernel": "paper",
     "compare": "llm",
     "embedder_url": "http://127.0.0.1:9002/v1",
     "embedder_api_key": "an-embedder-key",
-    "proxies_from_env": "true",
 }
 # Port 0 is any free one: the default may be taken, as by `make run`.
 BASES = {

@@ -142,17 +142,6 @@ async def test_retry_after_is_forwarded_to_the_caller() -> None:
         assert raised.value.retry_after_s == 30
 
 
-async def test_server_that_refuses_empty_text_is_not_ready_if_needed() -> None:
-    class Refuses(Server):
-        async def _embed(self, exchange: Exchange) -> None:
-            refused = "" in exchange.body["input"]
-            await (status(400, {})(exchange) if refused else super()._embed(exchange))
-
-    async with embedding(Refuses(), empty_answers="embedded") as embedder:
-        with pytest.raises(EmbedderUnavailable, match="refused the texts"):
-            await embedder.check()
-
-
 async def test_stopped_embedder_makes_no_calls() -> None:
     async with embedding(Server()) as embedder:
         await embedder.stop()

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from service.calibration.calibration import Calibration
-from service.errors import DeadlineExceeded, LLMBadResponse, TooFewSamples
-from service.llm.port import Generation, GenerationRequest, Sampling
+from service.errors import TooFewSamples
+from service.llm.port import GenerationRequest, Sampling
 from service.scoring.score import Score, ScoreCommand
 from service.scoring.scorer import Scorer
 from tests.support.calibrations import Active, calibration
@@ -73,27 +73,3 @@ async def test_named_evidence_calibration_allows_one_answer() -> None:
     assert score.calibration.id == named.id
     with pytest.raises(TooFewSamples):
         await scored(llm, asked(1, calibration=plain.id), named, plain)
-
-
-class Late(TellingLLM):
-    """An LLM that returns one answer before the deadline, or in total."""
-
-    def __init__(self, reason: str, *, tells: bool = True) -> None:
-        super().__init__(tells=tells)
-        self.deliver, self.reason = 1, reason
-
-    async def generate(self, request: GenerationRequest) -> Generation:
-        return replace(await super().generate(request), missing_reason=self.reason)
-
-
-@pytest.mark.parametrize(("reason", "error"), [("deadline", DeadlineExceeded), ("error", LLMBadResponse)])
-async def test_one_received_answer_of_many_is_served_by_evidence(reason: str, error: type[Exception]) -> None:
-    llm = Late(reason)
-    score = await scored(llm, asked(4), fitting(llm))
-    assert [warning.code for warning in score.warnings] == ["partial_samples"]
-    assert len(score.samples) == 1
-    with pytest.raises(error):
-        await scored(llm, asked(4), fitting(llm, calibration))
-    silent = Late(reason, tells=False)
-    with pytest.raises(error):
-        await scored(silent, asked(4), fitting(silent))
