@@ -115,7 +115,7 @@ class ScoreOptions(TypedDict):
     num_samples: NotRequired[int | Literal["auto"] | None]
     """Number of answers to draw. At least two are needed. One is enough if a calibration by evidence fits. 0 draws no answers and costs no tokens: the `candidate` is judged by its `candidate_logprob`, and there is no spectrum. `auto` draws the number that the report of the calibration recommends (none only with a `candidate_logprob`); without a recommendation, 3. Left out: the number of the settings."""
     samples: NotRequired[Sequence[str] | None]
-    """Answers already drawn. The LLM is not called. Empty answers are left out, unless EIGENCAL_EMPTY_ANSWERS gives them a meaning. At least two are needed. One is enough if it has a log-probability and a calibration by evidence fits."""
+    """Answers already drawn. The LLM is not called. Empty answers do not count. At least two are needed. One is enough if it has a log-probability and a calibration by evidence fits."""
     sampling: NotRequired[SamplingOptions | None]
     """Sampling parameters of the answers."""
     source_label: NotRequired[str | None]
