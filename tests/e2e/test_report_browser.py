@@ -108,7 +108,7 @@ def test_every_plot_is_visible(tab: Page, saved: Path) -> None:
     decided = tab.evaluate("document.querySelectorAll('[aria-labelledby=is-it-right] svg').length")
     # For all answers; smaller numbers may have a model and promises even if all have none.
     assert decided == (2 if tab.evaluate("document.body.innerText.includes('Does P(correct) mean')") else 0)
-    assert len(sizes) == 2 * maps + 1 + decided
+    assert len(sizes) == 2 * maps + decided
     assert all(width > 150 and height > 150 and marks > 3 for width, height, marks in sizes)
 
 
