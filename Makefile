@@ -122,7 +122,7 @@ chromium:
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } || \
 	  { echo "Chromium is needed: install your system's chromium package"; exit 1; }
 
-test-browser: $(VENV)/.installed-dev $(WEIGHTS)/.small $(CONSOLE)/node_modules/.installed $(TYPESCRIPT)/dist/index.js chromium
+test-browser: $(VENV)/.installed-dev $(WEIGHTS)/.small $(CONSOLE)/node_modules/.installed chromium
 	$(PY) -m pytest tests/e2e -m browser -n $(WORKERS) --dist loadscope $(ARGS)
 
 test-edge: $(VENV)/.installed-dev

@@ -131,7 +131,7 @@ class _Watch:
 
     async def __call__(self, event: str, _: Mapping[str, object]) -> None:
         """Take note of an event."""
-        if event == "connection.connect_tcp.started":
+        if event.endswith(".connect_tcp.started"):  # "connection", or "socks" through such a proxy
             self.is_new = True
         elif event == "http11.receive_response_headers.started":
             asyncio.get_running_loop().call_soon(setattr, self, "_has_waited", True)

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import json
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -18,7 +18,6 @@ from service.errors import (
     DeadlineExceeded,
     EigencalError,
     LLMBadResponse,
-    LLMError,
     LLMUnavailable,
     ModelNotFound,
 )
@@ -119,7 +118,7 @@ class HttpLanguageModel:
         self._shape = shape or PromptShape()
         self._timeout_s = timeout_s
         self._queue = queue or AdmissionQueue(64, 16)
-        self.failures = Counter[str]()  # number of failed calls by error code
+        self.failures = Counter[str]()  # number of failed calls by error code; all dialects count as one call
         self._quirks = ServerQuirks()
         # The answering model and the omitted parameters, by key of the request (see `_request_key`).
         self._answered_by: LRU[tuple[str, bool, bool], tuple[str, tuple[str, ...]]] = LRU(MAX_QUIRKS)
@@ -267,23 +266,31 @@ class HttpLanguageModel:
         quirk = self._quirks.get(on_api, "logprobs")
         if not request.num_alternatives and quirk:
             body = body | {"top_logprobs": 1} if quirk == 1 else without(body, "logprobs")
-        dialects = list(enumerate(DIALECTS))[self._quirks.get(on_api, "dialect") :]
-        attempts: list[tuple[int, Body, int | None]] = [(i, write(body), None) for i, write in dialects]
+        known = self._quirks.get(on_api, "dialect")
+        dialects = list(enumerate(DIALECTS))[known:]
+        attempts: deque[tuple[int, Body, int | None]] = deque((i, write(body), None) for i, write in dialects)
         if (fewer := request.fallback_max_tokens) is not None:
-            attempts.append((0, {**body, "max_tokens": fewer}, fewer))
-        refusal: LLMError | None = None
-        for dialect, sent, max_tokens in attempts:
+            attempts.append((known, DIALECTS[known]({**body, "max_tokens": fewer}), fewer))
+        refusal: EigencalError | None = None
+        has_repeated = False
+        while attempts:
+            dialect, sent, max_tokens = attempts.popleft()
             if request.num_alternatives and "logprobs" not in sent:
                 continue
             try:
                 reply = await self._complete(path, sent, request, n, ends)
-            except LLMError as error:
-                if error.extra.get("llm_status") not in REFUSING:
+            except EigencalError as error:
+                status = error.extra.get("llm_status")
+                if status not in REFUSING:
+                    self.failures[error.code] += 1
                     raise
+                if status == 500 and not has_repeated:  # it may pass, and have another cause
+                    has_repeated = True
+                    attempts.appendleft((dialect, sent, max_tokens))
                 refusal = refusal or error
                 continue
             # Recorded only after success: the server may refuse this call for another reason.
-            if dialect != self._quirks.get(on_api, "dialect") and max_tokens is None:
+            if dialect != known:
                 self._quirks.record(on_api, "dialect", dialect)
             if len(reply.draws) < n:
                 self._quirks.record(model, "n", len(reply.draws))
@@ -293,6 +300,7 @@ class HttpLanguageModel:
             omitted = tuple(name for name in WITHOUT_EFFECT if name not in sent)
             return replace(reply, model=reply.model or model, omitted=omitted, max_tokens=max_tokens)
         assert refusal is not None
+        self.failures[refusal.code] += 1
         raise refusal
 
     # From a call to a reply
@@ -317,15 +325,11 @@ class HttpLanguageModel:
                 self._queue.took_s.append(clock() - asked_at - queued_s)
             return replace(reply, queued_s=queued_s)
         except TimeoutError:
-            failure: EigencalError = DeadlineExceeded("No answer came in time.")
+            raise DeadlineExceeded("No answer came in time.") from None
         except httpx2.RequestError:
-            failure = LLMUnavailable("The LLM server broke off its answer.")
-        except EigencalError as error:
-            failure = error
+            raise LLMUnavailable("The LLM server broke off its answer.") from None
         finally:
             permit.release()
-        self.failures[failure.code] += 1
-        raise failure
 
     async def _attempt(self, path: str, content: bytes, max_bytes: int) -> Reply:
         """Send a call and read its answer. Raises TransientError for failures that are retried."""

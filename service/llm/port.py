@@ -75,7 +75,7 @@ class GenerationRequest:
     Exactly one of `prompt` (formatted by the settings), `messages` (sent unchanged, after the
     settings' system prompt) and `wire` (sent unchanged) is set.
     `deadline_s`: time left from the call on, in seconds; None: the client's timeout.
-    `priority`: order in the queues here and in vLLM.
+    `priority`: order in the queue of calls.
     `fallback_max_tokens`: the token limit if the context has no room for that of `sampling`.
     `num_alternatives`: how many of the likeliest first tokens of each answer are asked for.
     """

@@ -43,10 +43,7 @@ OTHER_TEXT = (
     "no_log_probability",
     "The log-probabilities from the LLM server belong to another text. A score without samples needs them.",
 )
-CUT = (
-    "no_log_probability",
-    "The answer was cut by its token limit, so its log-probability is of a part.",
-)
+CUT = ("incomplete", "The answer was cut by its token limit, so its log-probability is of a part.")
 NO_TEXT = ("no_text", "The answer has no text, or only reasoning: there is nothing to judge.")
 
 
@@ -346,7 +343,7 @@ def judged_choice(payload: Mapping[str, Any]) -> Choice | None:
 def require_text(choice: Choice | None) -> Choice:
     """Return the choice. Raises Unscorable if it has no text or was aborted. Empty text is allowed."""
     if choice is None:
-        raise Unscorable("no_text", "The answer has no choice.")
+        raise Unscorable("incomplete", "The answer has no choice.")
     if choice.other_fields & {"tool_calls", "function_call"}:
         raise Unscorable("no_text", "The answer calls a tool: it has no text to judge.")
     if "refusal" in choice.other_fields and not choice.text:

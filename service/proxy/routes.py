@@ -122,8 +122,8 @@ async def read_call(request: Request, api: Format, default: Mode, *, abstains: b
     sent = {**given, **api.always}
     sent.pop(FIELD, None)
     # Clients send an answer back as a turn, including its score.
-    if has_score:
-        sent["messages"] = _without_scores(sent.get("messages"))
+    if has_score and "messages" in sent:
+        sent["messages"] = _without_scores(sent["messages"])
     streams, abstains = bool(given.get("stream")), abstains or bool(options.abstain)
     if streams and abstains:
         sent = {name: value for name, value in sent.items() if name not in ("stream", "stream_options")}

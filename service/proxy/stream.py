@@ -96,8 +96,7 @@ def divided(chunk: dict[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any
 def _adds_words(chunk: Mapping[str, Any]) -> bool:
     for choice in filter(is_first, choices_of(chunk)):
         delta = choice.get("delta")
-        members = delta if isinstance(delta, dict) else {"text": choice.get("text")}
-        if any(value for name, value in members.items() if name != "role"):
+        if isinstance(delta, dict) and any(value for name, value in delta.items() if name != "role"):
             return True
     return False
 
@@ -105,8 +104,7 @@ def _adds_words(chunk: Mapping[str, Any]) -> bool:
 def _ending(choice: dict[str, Any]) -> dict[str, Any]:
     """Return the choice without its text and lists: clients that concatenate would have them twice."""
     kept = {name: choice[name] for name in ("index", *_END_FIELDS) if name in choice}
-    empty: dict[str, Any] = {"delta": {}} if isinstance(choice.get("delta"), dict) else {"text": ""}
-    return {**kept, **empty, **({"logprobs": None} if "logprobs" in choice else {})}
+    return {**kept, "delta": {}, **({"logprobs": None} if "logprobs" in choice else {})}
 
 
 async def as_it_is(reply: Reply) -> AsyncGenerator[bytes, None]:

@@ -15,15 +15,16 @@ from service.errors import Unscorable
 from service.proxy.chat_score import judged_choice, wire_prompt
 from service.proxy.responses import Responses
 from service.proxy.stream import StreamedAnswer
-from tests.api.test_drop_in_calibrated import LIKE_OURS, POLICY, plain
+from tests.api.test_drop_in_calibrated import POLICY, plain
 from tests.support.calibrations import Active
 from tests.support.drop_in import DropIn, drop_in, events_of
-from tests.support.openai_server import MODEL, Behaviour, Exchange, OpenAIServer, answers, pieces, raw, status
+from tests.support.openai_server import MODEL, Behaviour, Exchange, OpenAIServer, answers, pieces, status
 from tests.support.responses import events, message, response, wire
 
 QUESTION = {"model": MODEL, "input": "What is the capital of France?"}
 TURNS = [{"role": "user", "content": "What is the capital of France?"}]
 LOGPROBS = "message.output_text.logprobs"
+NOT_STORED = {"store": False}
 TOOL = {"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": None}
 CALL = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
 REASONING = {"id": "rs_1", "type": "reasoning", "summary": []}
@@ -70,41 +71,56 @@ def scores(answer: httpx.Response, *, stream: bool) -> list[dict[str, Any]]:
 async def test_response_is_returned_with_a_score() -> None:
     own = response(REASONING, message("Paris"), big=123456789012345678901234567890)
     async with before(status(200, own)) as made:
-        answer = await ask(made)
+        answer = await ask(made, store=True)
         [draw] = samples(made)
+        [sent] = [body for body in made.server.bodies if "input" in body]
         kept = await made.scored(answer.headers["x-score-id"])
     body = answer.json()
     score = body.pop("uncertainty")
     assert body == own and kept == score
     assert (score["status"], score["num_samples"], score["candidate"]["mode"]) == ("scored", 5, 0)
-    assert float(answer.headers["x-lambda-max"]) == pytest.approx(score["lambda_max"], abs=1e-6)
     assert (draw["messages"], draw["n"]) == (TURNS, 5)
+    assert sent == QUESTION | NOT_STORED, "keys share the server's account"
+
+
+async def test_no_response_is_stored_without_a_score_either() -> None:
+    async with before(status(200, response(message("Paris")))) as made:
+        assert "uncertainty" not in (await ask(made, "off", store=True)).json()
+        assert made.server.bodies == [QUESTION | NOT_STORED]
 
 
 async def test_plain_turns_use_the_calibration_of_chats() -> None:
-    alike = {**LIKE_OURS, "max_output_tokens": LIKE_OURS["max_tokens"], "max_tokens": None}
-    own = status(200, response(message("Paris", tokens=[{"token": "Paris", "logprob": -0.25}])))
-    async with before(own, active=plain()) as made:
-        calibrated = (await ask(made, instructions="Be brief.")).json()["uncertainty"]
-        counted = (await ask(made, **alike)).json()["uncertainty"]
+    async with before(status(200, response(message("Paris"))), active=plain()) as made:
+        answer = await ask(made, instructions="Be brief.")
         with_tool = (await ask(made, tools=[TOOL])).json()["uncertainty"]
-        assert [draw["n"] for draw in samples(made)] == [5, 4, 5]
-    assert calibrated["calibrated"] and counted["calibrated"]
+    calibrated = answer.json()["uncertainty"]
+    assert calibrated["calibrated"]
+    assert float(answer.headers["x-probability-correct"]) == pytest.approx(
+        calibrated["probability_correct"], abs=1e-6
+    )
     assert with_tool["warnings"][0]["differs"] == ["prompt_shape"]
 
 
+async def test_tool_with_a_parameter_of_our_fields_name_is_forwarded_unchanged() -> None:
+    tool = TOOL | {"parameters": {"type": "object", "properties": {"uncertainty": {"type": "number"}}}}
+    async with before(status(200, response(message("Paris")))) as made:
+        assert (await ask(made, tools=[tool])).json()["uncertainty"]["status"] == "scored"
+        [sent] = [body for body in made.server.bodies if "input" in body]
+    assert sent == QUESTION | {"tools": [tool]} | NOT_STORED
+
+
 UNSCORED: list[tuple[dict[str, Any], str]] = [
-    (response(message("Wait."), CALL), "tool_call"),
-    (response(refusing()), "refusal"),
+    (response(message("Wait."), CALL), "no_text"),
+    (response(refusing()), "no_text"),
     (response(message("")), "no_text"),
     (response(REASONING), "no_text"),
-    (response(status="failed", error={"code": "server_error", "message": "out of memory"}), "given_up"),
-    ({"id": "resp_1"}, "no_answer"),
-    (response({"type": []}), "tool_call"),
+    (response(status="failed", error={"code": "server_error", "message": "out of memory"}), "incomplete"),
+    ({"id": "resp_1"}, "incomplete"),
+    (response({"type": []}), "no_text"),
 ]
 
 
-@pytest.mark.parametrize(("own", "code"), UNSCORED, ids=[code for _, code in UNSCORED])
+@pytest.mark.parametrize(("own", "code"), UNSCORED, ids=[str(own)[-40:] for own, _ in UNSCORED])
 async def test_answer_without_text_has_the_reason_for_no_score(own: dict[str, Any], code: str) -> None:
     async with before(status(200, own)) as made:
         body = (await ask(made)).json()
@@ -116,13 +132,13 @@ async def test_answer_without_text_has_the_reason_for_no_score(own: dict[str, An
 @pytest.mark.parametrize(
     ("body", "code"),
     [
-        ({"previous_response_id": "resp_0"}, "stored_conversation"),
-        ({"conversation": {"id": "conv_0"}}, "stored_conversation"),
-        ({"prompt": {"id": "pmpt_0"}}, "stored_conversation"),
-        ({"previous_response": {"id": "resp_0"}}, "stored_conversation"),
-        ({"input": [{"type": "item_reference", "id": "msg_0"}]}, "stored_conversation"),
-        ({"input": [{"id": "msg_0"}]}, "stored_conversation"),
-        ({"background": True}, "background"),
+        ({"previous_response_id": "resp_0"}, "not_convertible"),
+        ({"conversation": {"id": "conv_0"}}, "not_convertible"),
+        ({"prompt": {"id": "pmpt_0"}}, "not_convertible"),
+        ({"previous_response": {"id": "resp_0"}}, "not_convertible"),
+        ({"input": [{"type": "item_reference", "id": "msg_0"}]}, "not_convertible"),
+        ({"input": [{"id": "msg_0"}]}, "not_convertible"),
+        ({"background": True}, "not_convertible"),
         ({"tools": [{"type": "web_search"}]}, "not_convertible"),
         ({"tool_choice": {"type": "mcp", "server_label": "s"}}, "not_convertible"),
         ({"text": {"format": {"type": "grammar"}}}, "not_convertible"),
@@ -137,7 +153,7 @@ async def test_answer_without_text_has_the_reason_for_no_score(own: dict[str, An
 async def test_call_without_a_chat_of_its_turns_is_forwarded(body: dict[str, Any], code: str) -> None:
     async with before(status(200, response(message("Paris")))) as made:
         answer = (await ask(made, **body)).json()
-        assert made.server.bodies == [QUESTION | body]
+        assert made.server.bodies == [QUESTION | body | NOT_STORED]
     assert answer["output"] == [message("Paris")]
     assert (answer["uncertainty"]["status"], answer["uncertainty"]["warning"]["code"]) == ("not_scored", code)
 
@@ -278,9 +294,9 @@ NAMES = ["input", "instructions", "tools", "tool_choice", "text", "reasoning", "
 @given(st.dictionaries(st.sampled_from(NAMES), values))
 def test_any_call_is_converted_or_unscorable(body: dict[str, Any]) -> None:
     try:
-        made = wire_prompt(Responses().call({"input": "?"} | body), "chat")
+        made = wire_prompt(Responses().call({"input": "?"} | body))
     except Unscorable as reason:
-        assert reason.code in ("unreadable_request", "not_convertible", "stored_conversation")
+        assert reason.code in ("unreadable_request", "not_convertible")
     else:
         json.dumps(made.marks)
 
@@ -300,8 +316,9 @@ def test_any_response_and_event_can_be_read_and_stripped(payload: dict[str, Any]
     api, payload = Responses(), payload if kind is None else {**payload, "type": kind}
     StreamedAnswer().take(api.read(payload))
     judged_choice(api.read(payload))
-    for stripped in (api.textless(payload), api.let_through(payload, None), api.abstaining(payload, "")):
-        assert stripped is None or api.without_logprobs(stripped)
+    for stripped in (api.let_through(payload, None), api.abstaining(payload, "")):
+        assert api.without_logprobs(stripped)
+        assert api.stream(stripped, {})
 
 
 # Streams
@@ -353,7 +370,7 @@ async def test_stream_without_an_answer_is_forwarded_and_not_scored(last: dict[s
     async with before(pieces(*sent)) as made:
         answer = await ask(made, stream=True)
         kept = await made.scored(answer.headers["x-score-id"], "not_scored")
-    assert answer.content == b"".join(sent) and kept["warning"]["code"] == "no_answer"
+    assert answer.content == b"".join(sent) and kept["warning"]["code"] == "incomplete"
 
 
 @pytest.mark.parametrize("mode", ["off", "on"])
@@ -383,28 +400,24 @@ async def test_last_event_does_not_wait_for_the_end_of_the_connection() -> None:
         await scored.wait()
         exchange.writer.close()
 
-    for settings in ({}, POLICY):
-        scored.clear()
-        async with before(until_scored, active=plain(), **settings) as made, asyncio.timeout(60):
-            body = QUESTION | {"stream": True}
-            async with made.http.stream("POST", "/v1/responses", json=body) as answer:
-                async for piece in answer.aiter_raw():
-                    if b'"uncertainty"' in piece:
-                        scored.set()
+    async with before(until_scored, active=plain()) as made, asyncio.timeout(60):
+        body = QUESTION | {"stream": True}
+        async with made.http.stream("POST", "/v1/responses", json=body) as answer:
+            async for piece in answer.aiter_raw():
+                if b'"uncertainty"' in piece:
+                    scored.set()
 
 
-@pytest.mark.parametrize(
-    ("item", "code"), [(CALL, "tool_call"), (refusing(), "refusal"), (REASONING, "no_text")], ids=str
-)
-async def test_streamed_answer_without_text_is_not_scored(item: dict[str, Any], code: str) -> None:
+@pytest.mark.parametrize("item", [CALL, refusing(), REASONING], ids=str)
+async def test_streamed_answer_without_text_is_not_scored(item: dict[str, Any]) -> None:
     async with before(streamed(item)) as made:
         answer = await ask(made, stream=True)
         await made.at_rest()
     [score] = scores(answer, stream=True)
-    assert (score["status"], score["warning"]["code"]) == ("not_scored", code)
+    assert (score["status"], score["warning"]["code"]) == ("not_scored", "no_text")
 
 
-# Effort `none`
+# Without samples
 
 TOKENS = [{"token": text, "logprob": -0.5, "top_logprobs": []} for text in ("Pa", "ris")]
 
@@ -437,15 +450,36 @@ async def test_logprobs_are_requested_and_returned_only_if_the_caller_asked(
 # Abstaining
 
 
-async def test_every_message_is_replaced_if_the_caller_asks_to_abstain() -> None:
+@pytest.mark.parametrize("stream", [False, True])
+async def test_every_message_is_replaced_if_the_caller_asks_to_abstain(stream: bool) -> None:
     own = response(REASONING, message("Ni"), message("ce", 1))
     async with before(status(200, own), active=plain()) as made:
-        answer = await ask(made, eigencal={"target_error": 0.2, "abstain": True})
-    body = answer.json()
-    texts = [part["text"] for item in body["output"] for part in item["content"]]
+        answer = await ask(made, eigencal={"target_error": 0.2, "abstain": True}, stream=stream)
+        assert not any(body.get("stream") for body in made.server.bodies)
+    whole = events_of(answer.content)[-1]["response"] if stream else answer.json()
+    texts = [part["text"] for item in whole["output"] for part in item["content"]]
     assert texts == ["I am not sure enough to answer this."] * 2
-    assert (body["uncertainty"]["withheld"], body["usage"]) == ("Nice", own["usage"])
+    assert (whole["uncertainty"]["withheld"], whole["usage"]) == ("Nice", own["usage"])
     assert answer.headers["x-decision"] == "abstain"
+
+
+WHOLE = [
+    response(REASONING, message("Paris"), refusing()),
+    response(message("Par"), CALL, status="incomplete", incomplete_details=CUT["incomplete_details"]),
+]
+
+
+@pytest.mark.parametrize("own", WHOLE, ids=["completed", "incomplete"])
+def test_stream_of_a_whole_response_has_the_events_of_openai(own: dict[str, Any]) -> None:
+    made = events_of(Responses().stream(own, {"id": "scr_1"}))
+    expected = events(*own["output"], end=own["status"], **own)
+    assert {event["type"] for event in expected} <= {event["type"] for event in made}
+    assert [event["sequence_number"] for event in made] == list(range(len(made)))
+    done = [event["item"] for event in made if event["type"] == "response.output_item.done"]
+    assert done == own["output"]
+    last = {**expected[-1], "sequence_number": len(made) - 1}
+    last["response"] |= {"uncertainty": {"id": "scr_1"}}
+    assert made[-1] == last
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -455,8 +489,7 @@ async def test_tool_calls_and_refusals_pass_without_their_text(item: dict[str, A
     output = REASONING | {"summary": [{"text": "Nice"}]}, message("Nice") | {"logprobs": ["Nice"]}, item
     if item is not CALL:
         output = output[0], item
-    own = streamed(*output) if stream else status(200, response(*output))
-    async with before(own, active=plain(), **POLICY) as made:
+    async with before(status(200, response(*output)), active=plain(), **POLICY) as made:
         answer = await ask(made, stream=stream)
     assert "Nice" not in answer.text and scores(answer, stream=stream)
     whole = events_of(answer.content)[-1]["response"] if stream else answer.json()
@@ -468,46 +501,6 @@ async def test_tool_calls_and_refusals_pass_without_their_text(item: dict[str, A
     "body", [{"background": True}, {"previous_response_id": "resp_0"}, {"tools": [{"type": "web_search"}]}]
 )
 async def test_callers_cannot_opt_out_of_abstaining(body: dict[str, Any], stream: bool) -> None:
-    own = streamed(message("Nice")) if stream else status(200, response(message("Nice")))
-    async with before(own, active=plain(), **POLICY) as made:
+    async with before(status(200, response(message("Nice"))), active=plain(), **POLICY) as made:
         answer = await ask(made, "off", stream=stream, **body)
-        stored = await made.http.get("/v1/responses/resp_1")
     assert "Ask somebody else." in answer.text and "Nice" not in answer.text
-    assert (stored.status_code, stored.json()["error"]["code"]) == (403, "scope_required")
-
-
-async def test_broken_stream_is_held_and_replaced() -> None:
-    async with before(pieces(*map(wire, OPENAI[:-1])), active=plain(), **POLICY) as made:
-        answer = await ask(made, stream=True)
-    assert "Paris" not in answer.text and "Ask somebody else." in answer.text
-
-
-# Stored responses
-
-
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("GET", "/v1/responses/resp_1?include=a"),
-        ("GET", "/v1/responses/resp_1/input_items?limit=2"),
-        ("DELETE", "/v1/responses/resp_1"),
-        ("POST", "/v1/responses/resp_1/cancel"),
-    ],
-)
-async def test_stored_responses_are_forwarded_without_a_score(method: str, path: str) -> None:
-    own = response(message("Paris"))
-    async with before(status(200, own)) as made:
-        answer = await made.http.request(method, path)
-        if method == "GET":
-            assert made.server.gets == [path] and answer.status_code == 404
-        else:
-            [call] = made.server.requests
-            assert (call.method, call.path, call.data) == (method, path, b"")
-            assert answer.json() == own
-    assert "x-score-id" not in answer.headers
-
-
-async def test_id_of_a_response_stays_within_its_route() -> None:
-    async with before(raw(b"{}")) as made:
-        answer = await made.http.get("/v1/responses/%2e%2e")
-        assert answer.status_code == 422 and not made.server.gets

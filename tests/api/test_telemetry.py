@@ -12,15 +12,24 @@ from typing import Any
 
 import pytest
 
-from service import tracing
-from service.app import OTEL_VARIABLES, build_sender
+from service.app import OTEL_VARIABLES, build_events
 from service.errors import LLMError, LLMUnavailable
+from service.scoring import telemetry
 from service.scoring.telemetry import OtelEvents
 from tests.api.test_responses import events as response_events
 from tests.api.test_responses import message, response
 from tests.support.drop_in import drop_in
 from tests.support.fakes import FakeEmbedder, FakeLLM
-from tests.support.openai_server import MODEL, Behaviour, Exchange, OpenAIServer, answers, pieces, status
+from tests.support.openai_server import (
+    MODEL,
+    Behaviour,
+    Exchange,
+    OpenAIServer,
+    answers,
+    draws_and,
+    pieces,
+    status,
+)
 from tests.support.replica_apps import replica_app
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -133,29 +142,35 @@ def sent_as_stream(*events: dict[str, Any]) -> Behaviour:
 TEXT = {"index": 0, "message": {"role": "assistant", "content": "Paris"}, "finish_reason": "stop"}
 DELTA = {"index": 0, "delta": {"content": "Paris"}, "finish_reason": "stop"}
 CHAT = {"id": "resp_1", "model": MODEL}
-ANSWERED = {
-    "chat": status(200, {**CHAT, "choices": [TEXT]}),
-    "streamed chat": sent_as_stream({**CHAT, "choices": [DELTA]}),
-    "response": status(200, response(message("Paris"))),
-    "streamed response": sent_as_stream(*response_events(message("Paris"))),
+CHATS = {
+    False: status(200, {**CHAT, "choices": [TEXT]}),
+    True: sent_as_stream({**CHAT, "choices": [DELTA]}),
+}
+RESPONSES = {
+    False: status(200, response(message("Paris"))),
+    True: sent_as_stream(*response_events(message("Paris"))),
 }
 
 
 @pytest.mark.parametrize("abstains", [False, True])
-@pytest.mark.parametrize("kind", ANSWERED)
-async def test_event_has_the_id_of_the_answer(kind: str, abstains: bool, exporter: Any) -> None:
-    async def behave(exchange: Exchange) -> None:
-        is_draw = exchange.body.get("n") is not None
-        await (answers("Paris") if is_draw else ANSWERED[kind])(exchange)
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("path", "body", "answered"),
+    [
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": SECRET}]}, CHATS),
+        ("/v1/responses", {"input": SECRET}, RESPONSES),
+    ],
+    ids=["chat", "response"],
+)
+async def test_event_has_the_id_of_the_answer(
+    path: str, body: Any, answered: dict[bool, Behaviour], stream: bool, abstains: bool, exporter: Any
+) -> None:
+    async def own(exchange: Exchange) -> None:
+        await answered[exchange.body.get("stream", False)](exchange)
 
-    events, stream = OtelEvents(exporter=exporter), kind.startswith("streamed")
-    async with OpenAIServer(default=behave) as server:
-        async with drop_in(server, events=events, abstain=abstains) as made:
-            if "chat" in kind:
-                await made.ask(stream=stream)
-            else:
-                body = {"model": MODEL, "input": SECRET, "stream": stream}
-                await made.http.post("/v1/responses", json=body)
+    async with OpenAIServer(default=draws_and(own, answers("Paris"))) as server:
+        async with drop_in(server, events=OtelEvents(exporter=exporter), abstain=abstains) as made:
+            await made.http.post(path, json={"model": MODEL, "stream": stream, **body})
     assert {event.attributes["gen_ai.response.id"] for event in log_records(exporter)} == {"resp_1"}
     assert "eigencal.lambda_max" in by_name(exporter)
 
@@ -206,7 +221,7 @@ async def test_collector_receives_events_by_otlp(
 
     with collector() as (url, got):
         monkeypatch.setenv(named_by, f"{url}/v1/logs" if "LOGS" in named_by else url)
-        events = build_sender(OtelEvents, OTEL_VARIABLES)
+        events = build_events()
         async with replica_app(tmp_path, "one", events=events) as http:
             score = (await http.post("/score", json={"prompt": SECRET}, headers=PARENT)).json()
     [body] = [body for path, body in got if path == "/v1/logs"]
@@ -219,10 +234,10 @@ async def test_collector_receives_events_by_otlp(
 
 async def test_unavailable_collector_has_no_effect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
-    monkeypatch.setattr(tracing, "STOP_S", 0.1)
+    monkeypatch.setattr(telemetry, "STOP_S", 0.1)
     with collector(status=503) as (url, _):
         monkeypatch.setenv(OTEL_VARIABLES[1], url)
-        events = build_sender(OtelEvents, OTEL_VARIABLES)
+        events = build_events()
         async with asyncio.timeout(60):
             async with replica_app(tmp_path, "one", events=events) as http:
                 responses = [await http.post("/score", json={"prompt": "?"}) for _ in range(5)]
@@ -234,5 +249,5 @@ def test_start_reports_missing_opentelemetry(
 ) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk._logs", None)
     monkeypatch.setenv(OTEL_VARIABLES[0], "http://127.0.0.1:1")
-    assert build_sender(OtelEvents, OTEL_VARIABLES) is None
+    assert build_events() is None
     assert "not installed" in caplog.text

@@ -13,7 +13,7 @@ from service.embedding.http import HttpEmbedder
 from service.errors import EmbedderRefusal
 from service.llm.openai_server import HttpLanguageModel
 from tests.support import drop_in
-from tests.support.drop_in import QUESTION
+from tests.support.drop_in import QUESTION, events_of
 from tests.support.embeddings_server import EmbeddingsServer
 from tests.support.openai_server import (
     MODEL,
@@ -45,15 +45,6 @@ def sent(*events: Any, done: bool = True) -> bytes:
     return "".join([*lines, "data: [DONE]\n\n" if done else ""]).encode()
 
 
-def streamed(events: Callable[[int], list[Any]]) -> Behaviour:
-    """Stream these events, which depend on the number of answers requested."""
-
-    async def behave(exchange: Exchange) -> None:
-        await pieces(sent(*events(exchange.body.get("n", 1))))(exchange)
-
-    return behave
-
-
 def choosing(finish: str = "stop", logprobs: Any = None, **message: Any) -> Behaviour:
     """Return a behaviour that sends the requested number of copies of this message."""
 
@@ -66,15 +57,6 @@ def choosing(finish: str = "stop", logprobs: Any = None, **message: Any) -> Beha
 
 
 PARIS = sent(chunk("Paris"), chunk("", "stop"))
-STREAMS = {
-    "no finish reason": streamed(
-        lambda n: [{"choices": [{"index": i, "delta": {"content": "Paris"}}]} for i in range(n)]
-    ),
-    "neither finish reason nor index": streamed(lambda n: [chunk(word) for word in ["Pa", "ris"] * n]),
-    "no [DONE]": pieces(sent(chunk("Paris"), chunk("", "stop"), done=False)),
-    "JSON": pieces(PARIS, media_type="application/json"),
-    "bytes": pieces(PARIS, media_type="application/octet-stream"),
-}
 
 
 class TestFinishReasons:
@@ -91,25 +73,6 @@ class TestFinishReasons:
             whole.json()["candidate"]["probability"], abs=1e-6
         )
 
-        async with before(pieces(body), abstain=True, abstain_fail_open=True) as made:
-            assert "Lyon" in (await made.ask(stream=True)).text
-
-    @pytest.mark.parametrize("name", STREAMS)
-    async def test_samples_are_read_from_streams_of_other_servers(self, name: str) -> None:
-        async with before(STREAMS[name], STREAMS[name]) as made:
-            scored = await made.score(deadline_ms=30_000, **{"return": ["samples"]})
-        assert scored.json()["samples"] == ["Paris"] * 5
-
-    @pytest.mark.parametrize("mixed", [True, False])
-    async def test_choices_without_own_index_are_requested_one_by_one(self, mixed: bool) -> None:
-        words = [chunk("Pa"), chunk("ris"), chunk("", "stop")]
-        server = streamed(lambda n: [word for word in words for _ in range(n)] if mixed else words * n)
-        async with before(server, server) as made:
-            for _ in range(2):
-                scored = await made.score(deadline_ms=30_000, **{"return": ["samples"]})
-                assert scored.json()["samples"] == ["Paris"] * 5
-        assert sum(body["n"] > 1 for body in made.server.bodies) == 1, "it is remembered"
-
 
 class TestErrorsInStreams:
     @pytest.mark.parametrize(
@@ -121,13 +84,10 @@ class TestErrorsInStreams:
         ],
     )
     async def test_final_event_that_is_not_a_chunk_is_an_error(self, error: Any) -> None:
-        server = pieces(sent(chunk("The capital of"), error))
-        async with before(server, server) as made:
+        async with before(pieces(sent(chunk("The capital of"), error))) as made:
             response = await made.ask(stream=True)
             chat = await made.scored(response.headers["x-score-id"], "not_scored")
-            drawn = await made.score(deadline_ms=30_000)
-        assert chat["warning"]["code"] == "no_answer"
-        assert drawn.status_code == 502
+        assert chat["warning"]["code"] == "incomplete"
 
     async def test_byte_order_mark_is_ignored(self) -> None:
         async with before(pieces(b"\xef\xbb\xbf" + PARIS)) as made:
@@ -159,7 +119,7 @@ class TestErrorsInStreams:
 
 
 @pytest.mark.parametrize("media_type", ["", "text/plain", "application/json"])
-async def test_unstreamed_answer_to_a_stream_request_is_scored(media_type: str) -> None:
+async def test_whole_answer_to_a_stream_request_is_scored_and_streamed(media_type: str) -> None:
     async def whole(exchange: Exchange) -> None:
         data = json.dumps(completion(exchange, ["Paris"] * exchange.body.get("n", 1), "stop")).encode()
         kind = {"content-type": media_type} if media_type else {}
@@ -168,10 +128,11 @@ async def test_unstreamed_answer_to_a_stream_request_is_scored(media_type: str) 
         await exchange.writer.drain()
 
     async with before(whole, whole) as made:
-        scored = await made.score(deadline_ms=30_000)
         chat = await made.ask(stream=True)
-    assert scored.status_code == 200, scored.text
-    assert chat.json()["uncertainty"]["status"] == "scored"
+    first, last, _ = events_of(chat.content)
+    assert chat.headers["content-type"] == "text/event-stream"
+    assert first["choices"][0]["delta"]["content"] == "Paris"
+    assert last["uncertainty"]["status"] == "scored"
 
 
 @pytest.mark.parametrize(
@@ -261,8 +222,8 @@ class TestLogProbabilitiesOfAnotherText:
             scored = (await made.score()).json()
             chat = (await made.ask(eigencal={"num_samples": 0})).json()["uncertainty"]
         assert scored["evidence"] is None
-        assert "logprobs_of_other_text" in [warning["code"] for warning in scored["warnings"]]
-        assert (chat["status"], chat["warning"]["code"]) == ("not_scored", "logprobs_of_other_text")
+        assert (chat["status"], chat["warning"]["code"]) == ("not_scored", "no_log_probability")
+        assert "another text" in chat["warning"]["message"]
 
     @pytest.mark.parametrize(
         ("text", "tokens"),
@@ -309,30 +270,24 @@ class TestLogProbabilitiesOfAnotherText:
 
 
 class TestContextsThatAreFull:
-    @pytest.mark.parametrize(
-        "message",
-        [
-            "'max_tokens' or 'max_completion_tokens' is too large: 256. This model's maximum context length "
-            "is 2048 tokens and your request has 1900 input tokens.",
-            "This model's maximum context length is 4096 tokens. However, you requested 4200 tokens.",
-            "the request exceeds the available context size, try increasing it",
-        ],
-    )
-    async def test_samples_use_the_token_limit_of_the_call(self, message: str) -> None:
-        def refuses(body: dict[str, Any]) -> str | None:
-            limit = body.get("max_tokens") or body.get("max_completion_tokens")
-            return message if limit > 100 else None
+    @pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
+    async def test_samples_use_the_token_limit_of_the_call(self, name: str) -> None:
+        message = "This model's maximum context length is 4096 tokens. However, you requested 4200 tokens."
 
-        server = refusing(refuses)
+        def refuses(body: dict[str, Any]) -> str | None:
+            return message if body.get(name, 999) > limit else None
+
+        limit, server = 256, refusing(refuses)
         async with before(server, server) as made:
-            document = (await made.ask(max_tokens=16)).json()["uncertainty"]
+            assert (await made.ask(**{name: 16})).json()["uncertainty"]["status"] == "scored"
+            limit = 100
+            document = (await made.ask(**{name: 16})).json()["uncertainty"]
         assert document["status"] == "scored"
-        assert {body["max_tokens"] for body in made.server.bodies[-1:]} == {16}
+        assert made.server.bodies[-1][name] == 16 and made.server.bodies[-1]["n"] == 5
 
     async def test_failed_score_gives_the_reason(self) -> None:
         message = "This model's maximum context length is 4096 tokens."
-        server = refusing(lambda body: message if body.get("max_tokens") else None)
-        async with before(server, server) as made:
+        async with before(answers("Paris"), refusing(lambda _: message)) as made:
             document = (await made.ask()).json()["uncertainty"]
         assert document["status"] == "failed" and message in document["warning"]["message"]
 
@@ -395,46 +350,14 @@ def refusing(refuses: Refuses, code: int = 400) -> Behaviour:
 
 class TestRefusedParameters:
     @pytest.mark.parametrize("code", [400, 500])
-    @pytest.mark.parametrize(
-        "message",
-        [
-            "Only one completion choice is allowed.",
-            "candidate count must be 1",
-            "n > 1 is not supported",
-            "multiple completions are not supported",
-            "num_return_sequences must be 1",
-        ],
-    )
-    async def test_several_choices_are_requested_one_by_one(self, message: str, code: int) -> None:
-        server = refusing(lambda body: message if body.get("n", 1) > 1 else None, code)
+    async def test_several_choices_are_requested_one_by_one(self, code: int) -> None:
+        server = refusing(lambda body: "candidate count must be 1" if body.get("n", 1) > 1 else None, code)
         async with before(server, server) as made:
-            for _ in range(2):
-                scored = await made.score()
-                assert (scored.status_code, scored.json()["num_samples"]) == (200, 5), scored.text
-        refused = [body for body in made.server.bodies if body["n"] > 1]
-        assert len(refused) == 1, "it is remembered"
-
-    @pytest.mark.parametrize(
-        ("name", "message"),
-        [("n", "Unsupported value."), ("top_k", "Unknown parameter."), ("logprobs", "Not supported.")],
-    )
-    async def test_refused_parameter_in_a_separate_error_field_is_dropped(
-        self, name: str, message: str
-    ) -> None:
-        async def behave(exchange: Exchange) -> None:
-            refused = exchange.body.get("n", 1) > 1 if name == "n" else name in exchange.body
-            error = {"error": {"message": message, "param": name}}
-            await (status(400, error) if refused else answers("Paris"))(exchange)
-
-        async with before(behave, behave) as made:
-            scored = await made.score()
-        assert (scored.status_code, scored.json().get("num_samples")) == (200, 5), scored.text
-
-    async def test_logprobs_refused_by_their_long_name(self) -> None:
-        message = "Log probabilities are not available for this model."
-        server = refusing(lambda body: message if "logprobs" in body else None)
-        async with before(server, server) as made:
-            assert (await made.score()).status_code == 200
+            scores = [await made.score() for _ in range(2)]
+        assert [(scored.status_code, scored.json()["num_samples"]) for scored in scores] == [(200, 5)] * 2
+        refused = [body for body in made.server.bodies if body.get("n", 1) > 1]
+        # Once in each dialect with several choices; a 500 may pass, so that call is repeated.
+        assert len(refused) == 2 + (code == 500)
 
     async def test_top_p_without_effect_is_not_sent(self) -> None:
         message = "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
@@ -446,17 +369,9 @@ class TestRefusedParameters:
         assert response.json()["code"] == "llm_error", "a top_p with an effect is not left out silently"
 
     @pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
-    @pytest.mark.parametrize(
-        "words",
-        [
-            "Unsupported parameter: '{other}' is not supported with this model. Use '{name}' instead.",
-            "Unrecognized request argument supplied: {other}",
-        ],
-    )
-    async def test_token_limit_is_sent_under_the_accepted_name(self, name: str, words: str) -> None:
+    async def test_token_limit_is_sent_under_the_accepted_name(self, name: str) -> None:
         other = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}[name]
-        message = words.format(name=name, other=other)
-        server = refusing(lambda body: message if other in body else None)
+        server = refusing(lambda body: f"Unsupported parameter: {other}" if other in body else None)
         async with before(server, server) as made:
             scored = await made.score()
             chat = await made.ask(**{name: 256})
@@ -480,10 +395,8 @@ class TestPermanentRefusals:
         [
             (NO_CREDIT, "check your plan"),
             ({"error": {"message": "Your account is not active.", "code": "billing_not_active"}}, "active"),
-            ({"error": {"message": "Your credit balance is too low."}}, "too low"),
-            ({"error": {"code": "1113", "message": "\u5df2\u6b20\u8d39"}}, "\u6b20\u8d39"),
         ],
-        ids=["OpenAI", "inactive", "balance", "Chinese"],
+        ids=["OpenAI", "inactive"],
     )
     async def test_a_score_is_not_retried_without_credit(self, error: Any, words: str) -> None:
         async with before(answers("Paris"), status(429, error)) as made:

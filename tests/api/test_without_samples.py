@@ -1,4 +1,4 @@
-"""Effort `none`: a candidate, or a chat's answer, is judged by its own log-probability without samples."""
+"""A candidate, or a chat's answer, is judged by its own log-probability without samples."""
 
 import asyncio
 import math
@@ -14,7 +14,6 @@ import pytest
 
 from service.app import create_app, serving_of
 from service.calibration.calibration import Calibration, Selector, service_fingerprint
-from service.embedding.port import FACTS
 from service.errors import EmbedderUnavailable
 from service.settings import Settings
 from service.spectral.conformal import ConformalReference
@@ -108,8 +107,6 @@ async def test_candidate_is_judged_without_samples_or_embeddings(started: Served
     assert (body["calibrated"], body["calibration"]["id"], body["warnings"]) == (True, made.id, [])
     assert body["calibration"]["temperature"] is body["calibration"]["depolarization"] is None
     headers = body["headers"]
-    assert "x-lambda-max" not in headers and "x-entropy" not in headers
-    assert "x-candidate-probability" not in headers
     assert headers["x-probability-correct"] == f"{LIKELY:.6f}" and headers["x-decision"] == "answer"
     assert 'eigencal_scores_total{calibrated="true"} 1.0' in metrics
     assert "eigencal_lambda_max_count 0.0" in metrics
@@ -137,7 +134,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"candidate": None}, "must not be null"),
     ({"candidate_logprob": 0.5}, "candidate_logprob"),
     ({"candidate_logprob": "-1"}, "candidate_logprob"),
-    ({"num_samples": 3}, "not both"),
     ({"samples": ["a", "b"]}, "`num_samples` applies to drawing"),
     ({"candidate_tokens": tokens("two", -90.0, " words", -9.0)}, "sum to -99"),
     ({"candidate_tokens": tokens("So. ", -1.0, "two", -3.0, " words", -9.0)}, "sum to -12"),
@@ -178,47 +174,22 @@ async def test_missing_field_is_named(started: Served) -> None:
     assert without.status_code == 422 and "needs `candidate`" in without.text
 
 
-async def test_score_without_a_model_explains_the_missing_p_correct(started: Served) -> None:
+async def test_decision_explains_the_missing_p_correct(started: Served) -> None:
     unlike = fitted(fingerprint=replace(fitted().fingerprint, model="another"))
-    for made, codes in (
-        (None, ["calibration_missing"]),
-        (unlike, ["calibration_mismatch"]),
-        (fitted(selectors={3: selector()}), ["no_correctness_model"]),
+    for made, codes, why in (
+        (None, ["calibration_missing"], "no calibration is applied"),
+        (unlike, ["calibration_mismatch"], "no calibration is applied"),
+        (fitted(selectors={3: selector()}), [], "has no correctness model for 0 answers"),
     ):
         async with started(made, default_calibration=False) as http:
-            plain = await answered(http, **ASKED)
-            body = await answered(http, **ASKED, target_error=0.2)
-            raw = await answered(http, **ASKED, calibration="none")
-        assert [warning["code"] for warning in plain["warnings"]] == codes
-        assert plain["decision"] is None and plain["probability_correct"] is None and not plain["calibrated"]
-        assert {warning["code"] for warning in body["warnings"]} == {*codes, "no_correctness_model"}
-        assert body["decision"]["action"] == "abstain"
+            body = await answered(http, **ASKED)
+            raw = await answered(http, **ASKED, calibration="none", target_error=0.1)
+        assert [warning["code"] for warning in body["warnings"]] == codes
+        assert body["probability_correct"] is None and not body["calibrated"]
+        assert (body["decision"]["action"], body["decision"]["target_error"]) == ("abstain", 0.2)
+        assert why in body["decision"]["reason"]
         assert raw["probability_correct"] is None and raw["calibration"] is None
-
-
-async def test_default_counts_a_candidate_with_its_logprob_as_one_more_answer(started: Served) -> None:
-    drawn = {"samples": ["two words", "other words", "two words"], "logprobs": [-3.0, -2.0, -3.0]}
-    own = {"candidate": "no words", "candidate_logprob": -0.5}
-    whole = {"samples": [*drawn["samples"], "no words"], "logprobs": [*drawn["logprobs"], -0.5]}
-    async with started(None, embedder=FakeEmbedder(DIMENSION, kernel=FACTS)) as http:
-        unknown, likely, unlikely = [
-            await answered(http, **drawn, **sent)
-            for sent in ({"candidate": "no words"}, own, own | {"candidate_logprob": -9.0})
-        ]
-        as_sample = await answered(http, **whole, candidate="no words")
-        many = {"samples": drawn["samples"] * 20, "logprobs": drawn["logprobs"] * 20}
-        at_most = await answered(http, samples=many["samples"][:40], logprobs=many["logprobs"][:40], **own)
-        decided = await answered(http, **drawn, **own, target_error=0.9)
-    assert at_most["calibration"] is not None and at_most["candidate"]["probability_correct"] is not None
-    p = [body["candidate"]["probability_correct"] for body in (unknown, unlikely, likely)]
-    assert p[0] is None and 0 < p[1] < p[2]
-    assert p[2] == pytest.approx(as_sample["candidate"]["probability_correct"])
-    # The spectrum and the evidence are of the samples only.
-    for name in ("lambda_max", "evidence", "probability_correct", "answer", "num_samples"):
-        assert unknown[name] == likely[name] == unlikely[name]
-    assert likely["candidate"]["mode"] is None and likely["rank_score"] == p[2]
-    codes = [warning["code"] for warning in decided["warnings"]]
-    assert decided["decision"]["action"] == "answer" and "unsupported_candidate" not in codes
+        assert (raw["decision"]["action"], raw["decision"]["target_error"]) == ("abstain", 0.1)
 
 
 async def test_claims_are_ranked_if_their_calibration_needs_samples(
@@ -352,14 +323,17 @@ def active(**parts: Any) -> Active:
     return for_chats(fitted(**{"selectors": {0: of_log_probability(1.0), 3: selector()}} | parts))
 
 
-def telling(*, tells: bool = True, refuses: bool = False, tokens: int = 2, ends: str = "stop") -> Any:
-    """Answer "so it is" in chunks, with log-probabilities of -1 in total on request."""
+def telling(*, tells: bool = True, refuses: int = 0, tokens: int = 2, ends: str = "stop") -> Any:
+    """Answer "so it is" in chunks, with log-probabilities of -1 in total on request.
+
+    refuses: the status that refuses log-probabilities; 0: none.
+    """
 
     async def behave(exchange: Exchange) -> None:
         body = exchange.body
         wanted = body.get("logprobs")
         if refuses and wanted is not None:
-            await exchange.send(400, {"error": {"message": "logprobs are not for you"}})
+            await exchange.send(refuses, {"error": {"message": "logprobs are not for you"}})
             return
         token = {"token": "", "logprob": -1 / tokens}
         body_ = {"content": [token] * (tokens // 2)} if wanted and tells else None
@@ -419,7 +393,7 @@ async def test_auto_is_none_if_recommended() -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("lacks", [{"tells": False}, {"refuses": True}, {"ends": "length"}], ids=str)
+@pytest.mark.parametrize("lacks", [{"tells": False}, {"refuses": 400}, {"ends": "length"}], ids=str)
 async def test_auto_samples_if_the_answer_cannot_be_judged_alone(lacks: Any, stream: bool) -> None:
     async with before(telling(**lacks), active(recommended=0), chat_num_samples="auto") as made:
         response = await made.ask(stream=stream)
@@ -428,3 +402,19 @@ async def test_auto_samples_if_the_answer_cannot_be_judged_alone(lacks: Any, str
     uncertainty = told_by(response, stream=stream)[-1]["uncertainty"]
     assert (uncertainty["status"], uncertainty["num_samples"]) == ("scored", 3)
     assert told_by(response_, stream=stream)[-1]["uncertainty"]["status"] == "not_scored"
+
+
+# A 500 may be transient and is retried.
+@pytest.mark.parametrize(("code", "next_calls"), [(400, 1), (500, 2)])
+async def test_answer_is_returned_if_the_server_refuses_logprobs(code: int, next_calls: int) -> None:
+    async with before(telling(refuses=code)) as made:
+        response = await made.ask(**NONE)
+        assert len(made.server.bodies) == 2
+        await made.ask(**NONE)
+        assert len(made.server.bodies) == 2 + next_calls
+        # One kind of call does not affect another.
+        await made.ask(**NONE, tools=[{"type": "function", "function": {"name": "f"}}])
+        assert len(made.server.bodies) == 4 + next_calls
+    body = response.json()
+    assert body["choices"][0]["message"]["content"] == "so it is"
+    assert body["uncertainty"]["warning"]["code"] == "no_log_probability"

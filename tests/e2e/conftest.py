@@ -11,7 +11,7 @@ import httpx2 as httpx
 import pytest
 
 from benchmarks.processes import ROOT, free_port, wait_for
-from demo.data import FEW_SHOT
+from demo.data import PROMPT_TEMPLATE
 from demo.model import converted_model
 from tests.support.services import ready
 from tests.support.vllm import ENVIRONMENT, VLLM_PYTHON, serve_command
@@ -81,8 +81,8 @@ def base_environment(vllm: VllmServer) -> dict[str, str]:
     return {
         "EIGENCAL_LLM_URL": f"{vllm.url}/v1",
         "EIGENCAL_LLM_API": "completions",
-        "EIGENCAL_LLM_PRIORITY": "true",
-        "EIGENCAL_FEW_SHOT": FEW_SHOT,
+        "EIGENCAL_PROMPT_TEMPLATE": PROMPT_TEMPLATE,
+        "EIGENCAL_STOP": r'["\n"]',
         "EIGENCAL_EMBEDDER": str(WEIGHTS / "all-mpnet-base-v2"),
         "EIGENCAL_MAX_TOKENS": "32",
     }

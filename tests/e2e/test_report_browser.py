@@ -41,11 +41,6 @@ SIZES = """
 [...document.querySelectorAll('svg')].map(s =>
   [s.clientWidth, s.clientHeight, s.querySelectorAll('path, use').length])
 """
-# Dash pattern of each line of the legend.
-DASHES = """
-[...document.querySelectorAll('#rejection-legend_1 path')]
-  .filter(p => p.style.fill === 'none').map(p => p.style.strokeDasharray)
-"""
 # Letters outside their plot's frame.
 CUT_OFF = """
 [...document.querySelectorAll('svg text')].filter(t => {
@@ -113,7 +108,7 @@ def test_every_plot_is_visible(tab: Page, saved: Path) -> None:
     decided = tab.evaluate("document.querySelectorAll('[aria-labelledby=is-it-right] svg').length")
     # For all answers; smaller numbers may have a model and promises even if all have none.
     assert decided == (2 if tab.evaluate("document.body.innerText.includes('Does P(correct) mean')") else 0)
-    assert len(sizes) == 2 * maps + 1 + decided
+    assert len(sizes) == 2 * maps + decided
     assert all(width > 150 and height > 150 and marks > 3 for width, height, marks in sizes)
 
 
@@ -159,14 +154,6 @@ def test_very_long_names_and_markup_names_are_harmless(tab: Page, tmp_path: Path
     assert tab.evaluate("document.querySelector('h1').textContent") == report["calibration"]["name"]
     assert tab.evaluate("document.documentElement.scrollWidth") == 390
     assert tab.evaluate("window.ran === undefined")
-
-
-def test_lines_are_distinguishable_without_colour(tab: Page, tmp_path: Path) -> None:
-    path = unfolded(render(small_report(with_active=True)), tmp_path)
-    tab.open(path)
-    dashes = tab.evaluate(DASHES)
-    assert len(dashes) == 4
-    assert len(set(dashes)) == 4
 
 
 def test_a_table_that_scrolls_shows_where_there_is_more(tab: Page, tmp_path: Path) -> None:

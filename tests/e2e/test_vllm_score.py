@@ -86,20 +86,12 @@ def test_refusal_of_the_server_is_reported(service_url: str) -> None:
     assert (response.status_code, response.json()["code"]) == (404, "model_not_found")
 
 
-def test_deadline_scores_the_answers_so_far(service_url: str) -> None:
-    """Short answers end early, long ones late: only some arrive before the deadline."""
-    body = {"prompt": "Name an animal.", "num_samples": 64, "deadline_ms": 60_000}
-    whole = post(service_url, body).json()
+def test_score_after_its_deadline_is_an_error(service_url: str) -> None:
+    in_time = {"prompt": "Name an animal.", "num_samples": 64, "deadline_ms": 60_000}
+    whole = post(service_url, in_time).json()
     assert whole["num_samples"] == 64 and whole["warnings"][0]["code"] == "calibration_missing"
-    body = {**LONG, "sampling": {"max_tokens": 1500, "temperature": 1.3, "stop": [" the", " a"]}}
-    response = post(service_url, {**body, "deadline_ms": 4000})
-    score = response.json()
-    if response.status_code == 504:
-        assert score["code"] == "deadline_exceeded"
-    else:
-        assert 2 <= score["num_samples"] <= 20
-        partial = [w for w in score["warnings"] if w["code"] == "partial_samples"]
-        assert bool(partial) == (score["num_samples"] < 20)
+    late = post(service_url, {**LONG, "deadline_ms": 2000})
+    assert (late.status_code, late.json()["code"]) == (504, "deadline_exceeded")
 
 
 def test_disconnect_frees_the_server(service_url: str, vllm: VllmServer) -> None:

@@ -142,10 +142,14 @@ def test_sampled_and_supplied_answers_give_equal_results(tmp_path):
         assert drawn[name] == supplied[name]
 
 
-def test_answers_are_sampled_in_parts(tmp_path):
+def test_empty_answers_are_drawn_again(tmp_path):
+    class OftenEmptyLLM(ScriptedLLM):
+        async def generate(self, request):
+            drawn = await super().generate(request)
+            return replace(drawn, draws=drawn.draws[:4], num_empty=len(drawn.draws[4:]))
+
     made, dev, test = files(tmp_path, drop=("samples", "logprob"))
-    llm = ScriptedLLM(made)
-    llm.deliver = 4
+    llm = OftenEmptyLLM(made)
     assert evaluate(Plan(dev, test, tmp_path / "out"), parts(llm, slots=4))["num_samples"] == 6
     assert [r.num_samples for r in llm.requests].count(2) == 64
 

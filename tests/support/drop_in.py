@@ -40,12 +40,12 @@ class DropIn:
         chat_: Chat = self.app.state.chat
         return chat_
 
-    async def ask(self, mode: str = "on", path: str = "/v1/chat/completions", **body: Any) -> httpx.Response:
+    async def ask(self, mode: str = "on", **body: Any) -> httpx.Response:
         """Ask the question, with additional fields in the body."""
         # httpx cannot encode infinities and lone surrogates, which callers may send.
         content = json.dumps(QUESTION | body).encode()
         headers = {"X-Eigencal": mode, "Content-Type": "application/json"}
-        return await self.http.post(path, content=content, headers=headers)
+        return await self.http.post("/v1/chat/completions", content=content, headers=headers)
 
     async def score(self, **body: Any) -> httpx.Response:
         """Score a prompt, with additional fields in the body."""

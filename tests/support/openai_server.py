@@ -1,7 +1,7 @@
 """A scripted OpenAI-compatible server on a real socket, in plain asyncio.
 
 Each POST takes the next behaviour of `script`, then `default`. Behaviours are coroutines with an `Exchange`
-argument, created by `answers`, `status`, `raw`, `hang`, `drop` and `stream` below. Use it as
+argument, created by `answers`, `status`, `raw`, `hang`, `drop` and `pieces` below. Use it as
 `async with OpenAIServer() as server:`.
 """
 
@@ -17,6 +17,7 @@ from typing import Any
 
 MODEL = "scripted-model"
 TEXTS = ("Paris", "Lyon")
+MOST_BYTES = 2**26
 
 
 @dataclass
@@ -95,11 +96,20 @@ def answers(*texts: str, at_most: int | None = None, finish: str = "stop", model
         count = requested if at_most is None else min(requested, at_most)
         choices = [cycle[i % len(cycle)] for i in range(count)]
         if exchange.body.get("stream"):
-            await stream(*choices, model=model)(exchange)
+            await exchange.stream(*_chunks(choices, model))
         else:
             await exchange.send(200, completion(exchange, choices, finish, model))
 
     return behave
+
+
+def _chunks(texts: Sequence[str], model: str) -> Iterator[dict[str, Any]]:
+    """Yield the chunks of a chat: each text in two pieces, then the usage."""
+    for i, text in enumerate(texts):
+        for piece, finish in ((text[:2], None), (text[2:], "stop")):
+            choice = {"index": i, "finish_reason": finish, "delta": {"content": piece}}
+            yield {"model": model, "choices": [choice]}
+    yield {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": len(texts)}}
 
 
 def status(code: int, payload: Any, headers: Mapping[str, str] | None = None) -> Behaviour:
@@ -141,12 +151,12 @@ def once(event: asyncio.Event, then: Behaviour) -> Behaviour:
     return behave
 
 
-def endless(piece: bytes, headers: Mapping[str, str], *, code: int = 200, most: int = 2**26) -> Behaviour:
-    """Answer with repetitions of `piece`, up to `most` bytes or a disconnect; count the bytes."""
+def endless(piece: bytes, headers: Mapping[str, str], *, code: int = 200) -> Behaviour:
+    """Answer with repetitions of `piece`, up to `MOST_BYTES` or a disconnect; count the bytes."""
 
     async def behave(exchange: Exchange) -> None:
         await exchange.start(code, {"connection": "close", **headers})
-        while exchange.server.sent < most:
+        while exchange.server.sent < MOST_BYTES:
             exchange.writer.write(piece)
             exchange.server.sent += len(piece)
             await exchange.writer.drain()
@@ -158,27 +168,6 @@ def endless(piece: bytes, headers: Mapping[str, str], *, code: int = 200, most: 
 async def drop(exchange: Exchange) -> None:
     """Close the connection without an answer."""
     exchange.writer.close()
-
-
-def stream(*texts: str, then: Behaviour | None = None, error: Any = None, model: str = MODEL) -> Behaviour:
-    """Stream each text in two pieces and finish it; then send `[DONE]`, or an error event, or run `then`."""
-
-    async def behave(exchange: Exchange) -> None:
-        await exchange.start_stream()
-        for i, text in enumerate(texts):
-            for piece, finish in ((text[:2], None), (text[2:], "stop")):
-                await exchange.event(_chunk(exchange, i, piece, finish, model))
-        if error is not None:
-            await exchange.event(error)
-        if then is not None:
-            await exchange.event(_chunk(exchange, len(texts), "unfini", None, model))
-            await then(exchange)
-            return
-        await exchange.event({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": len(texts)}})
-        await exchange.event("[DONE]")
-        exchange.writer.close()
-
-    return behave
 
 
 def pieces(*parts: bytes, then: Behaviour | None = None, media_type: str = "text/event-stream") -> Behaviour:
@@ -200,19 +189,13 @@ def pieces(*parts: bytes, then: Behaviour | None = None, media_type: str = "text
 
 
 def draws_and(own: Behaviour, draws: Behaviour | None = None) -> Behaviour:
-    """Answer calls for one answer with `own`, and calls for several with `draws`."""
-    several = draws or answers()
+    """Answer the service's own calls, which always have a temperature, with `draws`, others with `own`."""
+    of_service = draws or answers()
 
     async def behave(exchange: Exchange) -> None:
-        await (several if exchange.body.get("n", 1) > 1 else own)(exchange)
+        await (of_service if "temperature" in exchange.body else own)(exchange)
 
     return behave
-
-
-def _chunk(exchange: Exchange, index: int, piece: str, finish: str | None, model: str) -> dict[str, Any]:
-    chat = exchange.path.endswith("/chat/completions")
-    text = {"delta": {"content": piece}} if chat else {"text": piece}
-    return {"model": model, "choices": [{"index": index, "finish_reason": finish, **text}]}
 
 
 @dataclass

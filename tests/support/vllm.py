@@ -11,6 +11,6 @@ def serve_command(model: str | Path, port: int, *, name: str = "m", host: str = 
     return [
         *(str(VLLM_PYTHON), "-m", "vllm.entrypoints.openai.api_server", "--model", str(model)),
         *("--served-model-name", name, "--host", host, "--port", str(port)),
-        *("--enable-prefix-caching", "--scheduling-policy", "priority", "--stream-interval", "8"),
+        *("--enable-prefix-caching", "--stream-interval", "8"),
         *("--dtype", "float32", "--enforce-eager", "--block-size", "32", "--max-model-len", "2048"),
     ]

@@ -2101,7 +2101,7 @@ export interface components {
             return?: ("samples" | "modes")[];
             /**
              * Samples
-             * @description Answers already drawn. The LLM is not called. Empty answers are left out, unless EIGENCAL_EMPTY_ANSWERS gives them a meaning. At least two are needed. One is enough if it has a log-probability and a calibration by evidence fits.
+             * @description Answers already drawn. The LLM is not called. Empty answers do not count. At least two are needed. One is enough if it has a log-probability and a calibration by evidence fits.
              */
             samples?: string[];
             /** @description Sampling parameters of the answers. */
@@ -2491,7 +2491,6 @@ export interface operations {
                      *           }
                      *         ],
                      *         "fingerprint": {
-                     *           "answer_regex": "",
                      *           "api": "completions",
                      *           "embedder": "all-mpnet-base-v2",
                      *           "embedder_dimension": 768,
@@ -2708,7 +2707,6 @@ export interface operations {
                      *           }
                      *         ],
                      *         "fingerprint": {
-                     *           "answer_regex": "",
                      *           "api": "completions",
                      *           "embedder": "all-mpnet-base-v2",
                      *           "embedder_dimension": 768,
@@ -2853,7 +2851,6 @@ export interface operations {
                      *         }
                      *       ],
                      *       "fingerprint": {
-                     *         "answer_regex": "",
                      *         "api": "completions",
                      *         "embedder": "all-mpnet-base-v2",
                      *         "embedder_dimension": 768,
@@ -3006,7 +3003,6 @@ export interface operations {
                      *         }
                      *       ],
                      *       "fingerprint": {
-                     *         "answer_regex": "",
                      *         "api": "completions",
                      *         "embedder": "all-mpnet-base-v2",
                      *         "embedder_dimension": 768,

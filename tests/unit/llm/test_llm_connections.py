@@ -85,6 +85,24 @@ async def test_unresolvable_name_fails_quickly(monkeypatch: pytest.MonkeyPatch) 
                 pass
 
 
+@pytest.mark.parametrize("opened_by", ["connection", "socks"])
+async def test_failure_of_a_new_connection_is_not_repeated(opened_by: str) -> None:
+    calls = 0
+
+    class Breaking(httpx2.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            nonlocal calls
+            calls += 1
+            await request.extensions["trace"](f"{opened_by}.connect_tcp.started", {})
+            raise httpx2.ReadError("broken off", request=request)
+
+    async with connections("http://model.internal", transport=Breaking()) as (made, url):
+        with pytest.raises(httpx2.ReadError):
+            async with asyncio.timeout(10), made.stream("GET", url):
+                pass
+    assert calls == 1
+
+
 # Unsolicited bytes
 
 Ask = Callable[[], Awaitable[object]]

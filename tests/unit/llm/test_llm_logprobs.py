@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
+from service.errors import LLMError
 from service.llm import openai_server
 from service.llm.port import Draw, GenerationRequest, Sampling
+from service.llm.wire import Choice
 from tests.support.openai_server import MODEL, Behaviour, Exchange, OpenAIServer, answers, status
 from tests.unit.llm.test_llm_http import playing
 
 APIS = pytest.mark.parametrize("api", ["chat", "completions"])
-STREAMED = pytest.mark.parametrize("deadline_s", [None, 60.0], ids=["whole", "streamed"])
 
 
 def ask(n: int = 2, **more: Any) -> GenerationRequest:
@@ -35,15 +36,10 @@ def form(exchange: Exchange, values: Any) -> dict[str, Any] | None:
 
 
 def telling(*per_choice: Any, text: str = "Paris") -> Behaviour:
-    """Answer with choices that cycle through these lists of log-probabilities, one token per chunk."""
+    """Answer with choices that cycle through these lists of log-probabilities."""
 
     async def behave(exchange: Exchange) -> None:
         parts = [per_choice[i % len(per_choice)] for i in range(int(exchange.body["n"]))]
-        if exchange.body.get("stream"):
-            await exchange.stream(
-                *(chunk for i, values in enumerate(parts) for chunk in chunks(exchange, i, values, text))
-            )
-            return
         chat = exchange.path.endswith("/chat/completions")
         message_: dict[str, Any] = {"message": {"content": text}} if chat else {"text": text}
         choices = [
@@ -55,40 +51,10 @@ def telling(*per_choice: Any, text: str = "Paris") -> Behaviour:
     return behave
 
 
-def chunks(exchange: Exchange, index: int, values: Sequence[Any], text: str) -> list[dict[str, Any]]:
-    """Return the chunks of one choice: a role without tokens, the text, and the end without text."""
-    chat = exchange.path.endswith("/chat/completions")
-
-    def chunk(piece: str, token_logprobs: Sequence[Any] | None, finish: str | None = None) -> dict[str, Any]:
-        message = {"delta": {"content": piece}} if chat else {"text": piece}
-        choice = {"index": index, "finish_reason": finish, "logprobs": form(exchange, token_logprobs)}
-        return {"model": MODEL, "choices": [choice | message]}
-
-    return [chunk("", None), chunk(text, values[:1]), chunk("", values[1:], "stop")]
-
-
-def streaming(*deltas: dict[str, Any]) -> Behaviour:
-    """Stream one choice in these chunks; each has a delta and the log-probabilities in `told`."""
-
-    async def behave(exchange: Exchange) -> None:
-        choices = []
-        for delta_ in deltas:
-            delta = {name: value for name, value in delta_.items() if name != "told"}
-            token_logprobs = form(exchange, delta_.get("told"))
-            choices.append({"index": 0, "logprobs": token_logprobs, "delta": delta})
-        choices[-1]["finish_reason"] = "stop"
-        await exchange.stream(*({"model": MODEL, "choices": [choice]} for choice in choices))
-
-    return behave
-
-
 @APIS
-@STREAMED
 @pytest.mark.parametrize("values", [[-1.0, None], [-1.0, "-2"], [-1.0, 1e300]])
-async def test_token_without_logprob_removes_the_evidence(
-    api: str, deadline_s: float | None, values: list[Any]
-) -> None:
-    result = await drawn(ask(deadline_s=deadline_s), telling(values, [-1.0, -2.0]), api=api)
+async def test_token_without_logprob_removes_the_evidence(api: str, values: list[Any]) -> None:
+    result = await drawn(ask(), telling(values, [-1.0, -2.0]), api=api)
     assert (result[0].total_logprob, result[0].num_tokens, result[0].logprob) == (None, None, -1.0)
     assert result[1].total_logprob == -3.0
 
@@ -97,22 +63,26 @@ async def test_token_without_logprob_removes_the_evidence(
 
 
 @pytest.mark.parametrize(
-    ("deltas", "total"),
+    ("chunks", "total"),
     [
-        ([{"role": "assistant", "content": ""}, {"content": "Paris", "told": [-1, -2]}, {}], -3.0),
-        ([{"content": "Pa", "told": [-1]}, {"content": "ris", "told": [-2]}, {"told": [-4]}], -7.0),
-        ([{"content": "", "told": [-8]}, {"content": "Paris", "told": [-1]}, {}], -9.0),
-        ([{"content": "Pa", "told": [-1]}, {"content": "ris"}, {}], None),
-        ([{"content": "Pa"}, {"content": "ris", "told": [-1]}, {}], None),
-        ([{"reasoning": "Hm"}, {"content": "Paris", "told": [-1]}, {}], None),
-        ([{"reasoning_content": "Hm", "told": [-1]}, {"content": "Paris", "told": [-1]}, {}], None),
+        ([({"role": "assistant", "content": ""}, []), ({"content": "Paris"}, [-1, -2]), ({}, [])], -3.0),
+        ([({"content": "Pa"}, [-1]), ({"content": "ris"}, [-2]), ({}, [-4])], -7.0),
+        ([({"content": ""}, [-8]), ({"content": "Paris"}, [-1]), ({}, [])], -9.0),
+        ([({"content": "Pa"}, [-1]), ({"content": "ris"}, [])], None),
+        ([({"content": "Pa"}, []), ({"content": "ris"}, [-1])], None),
+        ([({"reasoning": "Hm"}, []), ({"content": "Paris"}, [-1])], None),
+        ([({"reasoning_content": "Hm"}, [-1]), ({"content": "Paris"}, [-1])], None),
     ],
 )
-async def test_each_chunk_of_a_stream_has_its_own_tokens(
-    deltas: list[dict[str, Any]], total: float | None
+def test_each_chunk_of_a_stream_has_its_own_tokens(
+    chunks: list[tuple[dict[str, Any], list[float]]], total: float | None
 ) -> None:
-    (draw,) = await drawn(ask(1, deadline_s=60.0), streaming(*deltas))
-    assert (draw.text, draw.total_logprob) == ("Paris", total)
+    """The drop-in reads streams of the caller's answer."""
+    choice = Choice()
+    for delta, values in chunks:
+        tokens = [{"token": "", "logprob": value} for value in values]
+        choice.take({"index": 0, "delta": delta, "logprobs": {"content": tokens}})
+    assert (choice.draw().text, choice.draw().total_logprob) == ("Paris", total)
 
 
 # Remembered behaviour of servers
@@ -126,23 +96,11 @@ def totals(draws: Sequence[Draw]) -> list[float | None]:
     return [draw.total_logprob for draw in draws]
 
 
-@pytest.mark.parametrize(
-    ("code", "said"),
-    [
-        (400, "Unrecognized request argument supplied: logprobs"),
-        (403, "Logprobs is not enabled for this model"),
-        (500, "logprobs"),
-    ],
-)
-async def test_refusal_of_logprobs_is_remembered_for_a_while(
-    monkeypatch: pytest.MonkeyPatch, code: int, said: str
-) -> None:
-    refusal = status(code, {"error": {"message": said}})
-
-    async with playing(refusal, default=answers()) as (server, llm):
-        for _ in range(2):
+async def test_missing_logprobs_are_asked_for_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with playing(default=answers()) as (server, llm):
+        for _ in range(3):
             assert totals((await llm.generate(ask())).draws) == [None, None]
-        assert asked(server) == [True, None, None]
+        assert asked(server) == [True, True, None]
         server.default = telling([-1.0, -2.0])
         monkeypatch.setattr(openai_server, "QUIRK_KEPT_S", -1.0)
         assert totals((await llm.generate(ask())).draws) == [-3.0, -3.0]
@@ -164,34 +122,35 @@ def with_alternatives(*per_token: dict[str, Any]) -> Behaviour:
     """Answer "Yes" with alternatives for each of its tokens."""
 
     async def behave(exchange: Exchange) -> None:
+        choice: dict[str, Any] = {"index": 0, "finish_reason": "stop"}
         if exchange.path.endswith("/chat/completions"):
             listed = [[{"token": t, "logprob": v} for t, v in item.items()] for item in per_token]
             content = [{"token": "", "logprob": -0.1, "top_logprobs": item} for item in listed]
-            message = {"content": "Yes"}
-            choice = {"message": message, "delta": message, "logprobs": {"content": content}}
+            choice |= {"message": {"content": "Yes"}, "logprobs": {"content": content}}
         else:
             values = [-0.1] * len(per_token)
-            choice = {"text": "Yes", "logprobs": {"token_logprobs": values, "top_logprobs": list(per_token)}}
-        choice |= {"index": 0, "finish_reason": "stop"}
-        if not exchange.body.get("stream"):
-            await exchange.send(200, {"model": MODEL, "choices": [choice]})
-            return
-        choice.pop("message", None)
-        await exchange.stream({"model": MODEL, "choices": [choice]})
+            choice |= {"text": "Yes", "logprobs": {"token_logprobs": values, "top_logprobs": list(per_token)}}
+        await exchange.send(200, {"model": MODEL, "choices": [choice]})
 
     return behave
 
 
-def alternatives_asked(deadline_s: float | None = None) -> GenerationRequest:
-    return ask(1, sampling=Sampling(temperature=0, max_tokens=1), num_alternatives=5, deadline_s=deadline_s)
+ALTERNATIVES = ask(1, sampling=Sampling(temperature=0, max_tokens=1), num_alternatives=5)
 
 
 @APIS
-@STREAMED
-async def test_top_first_tokens_are_returned_on_request(api: str, deadline_s: float | None) -> None:
+async def test_top_first_tokens_are_returned_on_request(api: str) -> None:
     body = {"Yes": -0.2, "No": -2, "So": None}
-    (result,) = await drawn(alternatives_asked(deadline_s), with_alternatives(body, {"!": -1.0}), api=api)
+    (result,) = await drawn(ALTERNATIVES, with_alternatives(body, {"!": -1.0}), api=api)
     assert result.first_tokens == {"Yes": -0.2, "No": -2.0}
+
+
+async def test_alternatives_are_never_left_out() -> None:
+    refusal = status(400, {"error": {"message": "no"}})
+    async with playing(default=refusal) as (server, llm):
+        with pytest.raises(LLMError):
+            await llm.generate(ALTERNATIVES)
+        assert all(body["top_logprobs"] == 5 for body in server.bodies)
 
 
 @pytest.mark.parametrize("alternatives", [None, [], "Yes", [None], [{"token": 3, "logprob": -1}]])
@@ -201,5 +160,5 @@ async def test_missing_alternatives_are_none(alternatives: Any) -> None:
         choice = {"index": 0, "finish_reason": "stop", "message": {"content": "Yes"}}
         await exchange.send(200, {"model": MODEL, "choices": [choice | {"logprobs": {"content": content}}]})
 
-    (result,) = await drawn(alternatives_asked(), behave)
+    (result,) = await drawn(ALTERNATIVES, behave)
     assert result.first_tokens == {}

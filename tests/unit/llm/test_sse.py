@@ -47,19 +47,13 @@ def test_log_probabilities_are_found_in_an_odd_stream(raw: bytes) -> None:
     chunk = {"choices": [{"index": 0, "delta": {"content": "a"}, "logprobs": {"content": [{"logprob": -1}]}}]}
     [event] = read(raw % json.dumps(chunk).encode())
     result = event.chunk()
-    assert (
-        result is not None and Completions("chat").without_logprobs(result)["choices"][0]["logprobs"] is None
-    )
+    assert result is not None and Completions().without_logprobs(result)["choices"][0]["logprobs"] is None
 
 
 def test_logprobs_are_removed_from_all_choices() -> None:
-    choices = [{"index": index, "text": "a", "logprobs": {"tokens": ["a"]}} for index in range(2)]
-    assert [
-        choice["logprobs"] for choice in Completions("chat").without_logprobs({"choices": choices})["choices"]
-    ] == [
-        None,
-        None,
-    ]
+    choices = [{"index": index, "delta": {}, "logprobs": {"content": [{}]}} for index in range(2)]
+    quiet = Completions().without_logprobs({"choices": choices})["choices"]
+    assert [choice["logprobs"] for choice in quiet] == [None, None]
 
 
 names = ["choices", "index", "delta", "content", "finish_reason", "text", "logprobs", "model", "error"]
@@ -78,14 +72,9 @@ def test_any_chunk_can_be_read(chunks: list[dict[str, Any]]) -> None:
             divided(chunk)
 
 
-@pytest.mark.parametrize(
-    ("content", "empty"),
-    [
-        ({"delta": {"role": "assistant", "content": "Paris"}}, {"delta": {}}),
-        ({"text": "Paris", "logprobs": {}}, {"text": "", "logprobs": None}),
-    ],
-)
-def test_text_on_the_finishing_chunk_is_not_delayed(content: Any, empty: Any) -> None:
+def test_text_on_the_finishing_chunk_is_not_delayed() -> None:
+    content = {"delta": {"role": "assistant", "content": "Paris"}, "logprobs": {}}
+    empty = {"delta": {}, "logprobs": None}
     chunk = {"choices": [3, {"index": 0, **content, "finish_reason": "stop"}], "usage": {"total_tokens": 2}}
     assert divided(chunk) == (
         {"choices": [3, {"index": 0, **content, "finish_reason": None}]},

@@ -325,7 +325,6 @@ export const S = {
       contains: "It contains a reference.",
       contained: "It is at least half of a reference.",
       spelling: "It is a reference in another spelling.",
-      rouge_l: "ROUGE-L F above 0.3.",
       none: "No reference fits.",
     } as Record<string, string>,
     back: "Back",
