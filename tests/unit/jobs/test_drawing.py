@@ -162,7 +162,7 @@ def test_setups_are_compared_without_fields_known_only_from_answers() -> None:
 
 
 async def test_stored_answers_are_not_sampled_again(make: Make) -> None:
-    llm = FakeLLM(deliver=2)
+    llm = FakeLLM()
     async with make(llm) as case:
         llm.answers = {"p3": ("x",)}
 
