@@ -1,6 +1,6 @@
 # Start:
 #   make run        install, start an LLM server and the service, score, calibrate
-#   make stop       stop both of them
+#   make stop       stop both servers
 #   make test       install and run the quick tests: units, API, clients, command lines
 # Check a change (.ci/run):
 #   make check      lint and types
@@ -8,7 +8,7 @@
 #   make test-browser, test-clients, test-dist, docs
 # Check a release (.ci/release): make test-postgres, test-edge, test-observe, test-mpnet, test-vllm, test-docker, soak
 # Write files: make openapi, openapi-models, openapi-types, examples, console, record-devset, dist
-# Measure: make bench, bench-rivals. Remove what the others have made: make clean
+# Measure: make bench, bench-rivals. Remove the files that these commands made: make clean
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
@@ -27,7 +27,7 @@ WEIGHTS := data/weights
 HEAVY := vllm or postgres or browser or caddy or prometheus or mpnet or clients or dist or docker
 QUICK := tests/unit tests/demo tests/api tests/client tests/cli
 SLOW := tests/contract tests/docs tests/e2e tests/faults tests/golden tests/lab tests/weights
-# Number of processes that run the tests. 0: one alone; auto: as many as cores and memory allow (tests/conftest.py).
+# Number of processes that run the tests. 0: a single one; auto: as many as cores and memory allow (tests/conftest.py).
 WORKERS ?= auto
 # The cores are for the models and servers; spectra are small.
 export TOKENIZERS_PARALLELISM := false

@@ -51,7 +51,7 @@ def drawn_with(settings: Settings) -> dict[str, Any]:
 
 
 def recorded_answers_fit(settings: Settings) -> bool:
-    """Return True if the settings draw the recorded answers, and at most as many for each question."""
+    """Return True if the recorded answers were drawn with these settings and suffice for `num_samples`."""
     recorded = json.loads(DRAWN_WITH.read_text())
     has_enough = settings.num_samples <= recorded.pop("num_samples")
     return bool(has_enough) and recorded == drawn_with(settings)

@@ -112,7 +112,7 @@ class Conflict(EigencalError):
 
 
 class DeadlineExceeded(EigencalError):
-    """The deadline or the LLM's time limit passed before there were enough answers or vectors to score."""
+    """The deadline or the LLM's time limit passed before the answers or the score were ready."""
 
     code = "deadline_exceeded"
     retryable = True

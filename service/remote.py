@@ -104,7 +104,7 @@ class Connections:
                         raise
                     response = None
                 if watch.was_there_before:
-                    # The server may send more than its response each time.
+                    # This server may send extra bytes after every response, so connections are not reused.
                     self._client.headers["Connection"] = "close"
                 # Servers may send 408 as they close an idle connection (RFC 9110, 15.5.9).
                 elif response and (watch.is_new or response.status_code != HTTPStatus.REQUEST_TIMEOUT):
@@ -130,7 +130,7 @@ class _Watch:
         self._has_waited = False
 
     async def __call__(self, event: str, _: Mapping[str, object]) -> None:
-        """Take note of an event."""
+        """Record an event of a call."""
         if event.endswith(".connect_tcp.started"):  # "connection", or "socks" through such a proxy
             self.is_new = True
         elif event == "http11.receive_response_headers.started":

@@ -60,7 +60,7 @@ BAD_BODY = ("invalid_request", "body_too_large", "unsupported_media_type")
 def guarded(*guards: Callable[[Request], Awaitable[None]]) -> type[APIRoute]:
     """Return a class of routes that call the guards before FastAPI reads the body.
 
-    Bodies must be JSON, and of a length that is parsed in milliseconds.
+    A body must be JSON and must not be heavy (`refuse_heavy`).
     """
 
     class GuardedRoute(APIRoute):

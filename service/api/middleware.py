@@ -49,8 +49,8 @@ class RequestContext:
     """Gives each request an id (the caller's, if it is well-formed) and each response its security headers.
 
     Responds with 500 if the application fails before the response starts, and with 503 if a stop of the
-    service ends the request. `kinds`: the paths that are counted, with their kinds. `responded`:
-    is called with the kind, the status and the seconds until the start of each response on these paths.
+    service ends the request. `kinds`: the paths that are counted, with their kinds. `responded` is called
+    with the kind, the status and the seconds until the start of each response on these paths.
     """
 
     def __init__(

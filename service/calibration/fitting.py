@@ -68,9 +68,9 @@ def rng(seed: int, stream: int) -> np.random.Generator:
 class FittedMaps:
     """All maps, fitted on n prompts.
 
-    fits: by method, "evidence" last; missing_mass: (n,) of the prompts, None without an evidence
-    map. fold: (n,), the fold that held each prompt out. risks, maps: out of fold, (n,) in nats and one map
-    per fold, by "raw", both plain methods, "evidence" if fitted and, last, "active" if there is one.
+    fits: by method, "evidence" last. missing_mass: (n,) of the prompts, None without an evidence map. fold:
+    (n,), the fold that held each prompt out. risks, maps: out of fold, (n,) in nats and one map per fold, by
+    "raw", both plain methods, "evidence" if fitted and, last, "active" if there is one.
     """
 
     fits: Mapping[Method, AnyFit]
@@ -260,7 +260,7 @@ def _plain(
 
 
 def interpolated(maps: Mapping[int, Map]) -> dict[int, Map]:
-    """Return the maps of these numbers of answers and of all between, linear in log m (T as log T)."""
+    """Add maps for the missing numbers of answers, by interpolation linear in log m (T as log T)."""
     sizes = sorted(maps)
     # The parameters of each map, temperature first.
     numbers = np.array([astuple(maps[m]) for m in sizes])

@@ -94,7 +94,7 @@ def full_number(sizes: Sequence[int], requested: int | None) -> int:
 
 
 def answered(stored: Sequence[DevRow]) -> list[DevRow]:
-    """Return the rows without blank draws, which do not count as answers."""
+    """Return the rows with blank draws removed: they do not count as answers."""
     return [replace(row, draws=usable(row.draws)) for row in stored]
 
 

@@ -74,7 +74,7 @@ def parse_json(text: str | bytes) -> object:
     try:
         return from_json(text, allow_inf_nan=False)
     except ValueError as error:
-        raise ValueError(f"is no valid JSON: {error}") from None
+        raise ValueError(f"is not valid JSON: {error}") from None
 
 
 def listed_texts(reference: str) -> str | list[str]:
@@ -89,9 +89,9 @@ def listed_texts(reference: str) -> str | list[str]:
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
             return value
         if value is not None or not {*text}.isdisjoint(",'\""):
-            raise ValueError(f"looks like a list but is no JSON list of texts; {HOW_TO_WRITE_LISTS}")
+            raise ValueError(f"looks like a list but is not a JSON list of texts; {HOW_TO_WRITE_LISTS}")
     elif _PRINTED.match(text):
-        raise ValueError(f"looks like a list but is no JSON list of texts; {HOW_TO_WRITE_LISTS}")
+        raise ValueError(f"looks like a list but is not a JSON list of texts; {HOW_TO_WRITE_LISTS}")
     return reference
 
 
@@ -187,7 +187,7 @@ class DevRow:
     compared: Mapping[str, tuple[float | None, str]] = field(default_factory=dict)
 
     def labelled(self, unit: Unit) -> bool:
-        """Return True if the row has labels: a reference, and no blank `answer`; or verdicts on claims."""
+        """Return True if the row has labels: for answers a reference and no blank `answer`, else `claims`."""
         if unit == "claim":
             return bool(self.claims)
         return bool(self.references) and not (self.answer is not None and is_blank(self.answer))

@@ -127,8 +127,8 @@ class Comparer:
 
         order: positions of the texts, the most important first, because only the first `most` with different
         words are compared; None: as given. further: positions of texts to compare in any case. model: None
-        for the default. deadline_s: for the whole comparison. known: replies of an earlier
-        comparison. Raises DeadlineExceeded, LLMBadResponse if two models reply, and the errors of the LLM.
+        for the default. deadline_s: for the whole comparison. known: replies of an earlier comparison. Raises
+        DeadlineExceeded, LLMBadResponse if two models reply, and the errors of the LLM.
         """
         leader = await asyncio.to_thread(_leaders, texts)
         ranked, others = (

@@ -87,8 +87,8 @@ def read_texts(
 ) -> Reading:
     """Return the facts of n texts that answer a question.
 
-    compared: the `compared_texts`. num_drawn: the number of first texts, by which words are recognised as
-    names (None: all). The facts of these do not depend on the rest.
+    compared: the `compared_texts`. num_drawn: number of drawn texts, which come first (None: all). Names are
+    recognised by the drawn texts, so the facts of these do not depend on the other texts.
     """
     read = [read_words(text) for text in texts]
     part = asked_part(question)

@@ -405,8 +405,7 @@ class Embedding:
 class Compared:
     """An LLM's comparisons of the texts of each row.
 
-    same: by row, P(same) of its `texts_of`, (k, k).
-    model: the LLM's name.
+    same: by row, P(same) of its `texts_of`, (k, k). model: the LLM's name.
     """
 
     same: Sequence[NDArray[np.float64]]
@@ -472,10 +471,10 @@ class Comparing:
 
 
 def order_of(row: DevRow) -> tuple[list[int], Sequence[int]]:
-    """Return the order in which the `texts_of` a row are compared, and those that are in any case.
+    """Return the positions of the `texts_of` a row in the order of comparison, and those always compared.
 
-    The judged text is first. The answers follow, the more frequent first. Some references are compared in any
-    case.
+    The judged text is first. The answers follow, the more frequent first. The first references are always
+    compared.
     """
     texts, index = distinct([draw.text for draw in row.draws])
     answers = np.argsort(-np.bincount(index, minlength=len(texts)), kind="stable").tolist()

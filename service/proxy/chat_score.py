@@ -43,7 +43,7 @@ OTHER_TEXT = (
     "no_log_probability",
     "The log-probabilities from the LLM server belong to another text. A score without samples needs them.",
 )
-CUT = ("incomplete", "The answer was cut by its token limit, so its log-probability is of a part.")
+CUT = ("incomplete", "The answer was cut by its token limit, so its log-probability covers only a part.")
 NO_TEXT = ("no_text", "The answer has no text, or only reasoning: there is nothing to judge.")
 
 
@@ -98,10 +98,10 @@ class Uncertainty:
 class Plan:
     """The samples to draw for the score of an answer.
 
-    `limit`: the settings' token limit of an answer. `needs_logprobs`: the score needs
-    the log-probabilities of the caller's answer, and the call does not ask for them. `marks`: whether to mark
-    the answer's claims. `fallback`: the plan that replaces one without samples if `auto` chose it and the
-    answer has no usable log-probability.
+    `limit`: the settings' token limit of an answer. `needs_logprobs`: the score needs the log-probabilities
+    of the caller's answer, and the call does not ask for them. `marks`: whether to mark the answer's claims.
+    `fallback`: the plan that replaces one without samples if `auto` chose it and the answer has no usable
+    log-probability.
     """
 
     command: ScoreCommand

@@ -8,7 +8,7 @@ class Format(Protocol):
     """One API. Payloads are whole answers and events of streams, as JSON objects in the format of the API.
 
     `path`: the route, below the server's base URL. `ends_at_once`: no text follows the event of a stream that
-    has the finish reason. `always`: members that every call is sent with.
+    has the finish reason. `always`: members that are added to every call.
     """
 
     path: str

@@ -186,8 +186,8 @@ def data_part(
 
     rows: rows in the file. usable: rows with a reference and at least two answers, one per question.
     rows_full: usable rows with `num_samples` answers; the headline parameters and `evidence` are fitted on
-    these. truncated: share of all answers. correct_from: source of the verdicts. claims: number of
-    claims of the full rows, if claims are calibrated; accuracy is then the accuracy of the claims.
+    these. truncated: share of all answers. correct_from: source of the verdicts. claims: number of claims of
+    the full rows, if claims are calibrated; accuracy is then the accuracy of the claims.
     """
     material = fitted.material
     rows = material.rows

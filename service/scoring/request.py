@@ -130,8 +130,7 @@ class ScoreRequest(RequestModel):
     candidate: Answer | None = Field(
         None,
         description="A text to judge by the answers, for example the text about to be sent. It does not "
-        "count as an answer. A blank "
-        "candidate is refused.",
+        "count as an answer. A blank candidate is refused.",
     )
     candidate_logprob: LogProbability | None = Field(
         None,
@@ -185,7 +184,8 @@ class ScoreRequest(RequestModel):
         None,
         ge=1,
         le=3_600_000,
-        description="Time limit for the score, in milliseconds. A later score is the error 504.",
+        description="Time limit for the score, in milliseconds. If it passes, the result is the error "
+        "`deadline_exceeded` (504).",
     )
 
     @field_validator("messages")
@@ -278,7 +278,7 @@ def to_sampling(sent: SamplingIn | None, default: Sampling) -> Sampling:
 
 
 def to_command(body: ScoreRequest, serving: Serving, arrived: float | None) -> ScoreCommand:
-    """Return the command for a request."""
+    """Return the command for a request; `serving` has the values that the request leaves out."""
     # Any, because mypy does not check unpacked dictionaries.
     common: dict[str, Any] = {
         "calibration": body.calibration,

@@ -44,9 +44,9 @@ class ScoreCommand:
 
     `logprobs`: log-probability of each whole sample, in nats; None: unknown.
     `calibration`: "active", "none", or the id of a stored calibration.
-    `candidate`: a text to judge by the samples; `candidate_logprob`: its
-    log-probability in nats; without samples, it is judged by this alone. `candidate_tokens`: its tokens
-    with their log-probabilities, if known. `target`: the target of the decision.
+    `candidate`: a text to judge by the samples. `candidate_logprob`: its log-probability in nats; without
+    samples, the candidate is judged by this alone. `candidate_tokens`: its tokens with their
+    log-probabilities, if known. `target`: the target of the decision.
     `as_recommended`: draw the number of samples that the calibration's report recommends, if any.
     `claims`: also score the answer claim by claim; None: if it is long.
     `asked`: the question that supplied samples answer; None: unknown. `compare`: how answers are compared;

@@ -197,7 +197,7 @@ class Scorer:
     """Scores prompts. `live` counts the running scores, to which other work yields.
 
     `default`: used if no calibration fits; None: values stay raw. `claims`: scores long answers by claim.
-    `compare`: by what answers are compared where a request does not say. `threads`: for work that would block
+    `compare`: how answers are compared if a request does not specify it. `threads`: for work that would block
     the event loop.
     """
 

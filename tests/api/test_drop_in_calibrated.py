@@ -29,7 +29,7 @@ def choice_of(text: str, index: int = 0) -> dict[str, Any]:
 
 
 def telling(text: str = "Paris") -> Behaviour:
-    """Answer all calls alike."""
+    """Return the same answer to every call."""
 
     async def behave(exchange: Exchange) -> None:
         choices = [choice_of(text, i) for i in range(exchange.body.get("n", 1))]

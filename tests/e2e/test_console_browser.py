@@ -250,7 +250,7 @@ def test_answers_are_shown_by_meaning(console: Console) -> None:
     assert 0 < sum(shares) <= 12 and len(shares) > 1
 
 
-def test_other_views_leave_the_form_as_it_was(console: Console) -> None:
+def test_form_is_kept_while_other_views_are_open(console: Console) -> None:
     console.open("/try")
     console.fill("Question", "What colour is the sky?")
     console.fill("Answers to draw", "")

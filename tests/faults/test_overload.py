@@ -154,7 +154,7 @@ def test_all_requests_to_a_hung_llm_end_after_one_timeout() -> None:
     asyncio.run(main())
 
 
-def test_a_server_that_drips_does_not_hold_a_slot_past_the_timeout() -> None:
+def test_server_that_sends_slowly_does_not_hold_a_slot_past_the_timeout() -> None:
     async def drip(exchange: Exchange) -> None:
         await exchange.start(200, {"content-type": "application/json", "connection": "close"})
         while True:

@@ -20,7 +20,7 @@ export interface ClientOptions {
   baseUrl?: string | undefined;
   /** Score key or admin key. */
   key?: string | undefined;
-  /** Longest time for one attempt of a call. Default: 120,000; for `batch` and `calibrate` 600,000. */
+  /** Time limit of one attempt of a call, in ms. Default: 120,000; for `batch` and `calibrate` 600,000. */
   timeoutMs?: number | undefined;
   /** Number of retries after a failed connection and after 429 and 503. Default: 2. */
   maxRetries?: number | undefined;
@@ -40,7 +40,7 @@ export type CalibrateOptions = Omit<Schemas["CalibrateRequest"], "examples"> &
 export interface WaitOptions extends CallOptions {
   /** Called with the job after each poll. */
   onProgress?: ((job: Job) => void) | undefined;
-  /** Time between two polls. Default: 1,000. */
+  /** Time between two polls, in ms. Default: 1,000. */
   intervalMs?: number | undefined;
 }
 
@@ -128,7 +128,7 @@ export class Eigencal {
     return this.#json("POST", "/calibrate", { ...call, form });
   }
 
-  /** Return a job. */
+  /** Return the current state of a job. */
   async job(id: string, options: CallOptions = {}): Promise<Job> {
     return this.#json("GET", `/jobs/${encodeURIComponent(id)}`, options);
   }
@@ -151,7 +151,7 @@ export class Eigencal {
     return this.#json("GET", "/calibrations", options);
   }
 
-  /** Activate a calibration. */
+  /** Activate a calibration and return it. */
   async activate(id: string, options: CallOptions = {}): Promise<Calibration> {
     return this.#json("POST", `/calibrations/${encodeURIComponent(id)}/activate`, options);
   }
@@ -231,7 +231,7 @@ function retryAfterMs(response: Response): number | undefined {
   return Number.isNaN(ms) ? undefined : Math.max(0, ms);
 }
 
-/** Yield the lines of a response that are not empty. Leaving the loop cancels the response. */
+/** Yield the non-empty lines of a response. Leaving the loop cancels the response. */
 async function* linesOf(response: Response): AsyncGenerator<string> {
   const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";

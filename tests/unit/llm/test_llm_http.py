@@ -185,7 +185,7 @@ async def test_refused_call_is_repeated_in_other_dialects_and_the_accepted_one_r
         assert all(len(limit) == 1 for limit in limits)
 
 
-async def test_passing_failure_is_not_taken_for_a_refused_parameter() -> None:
+async def test_transient_failure_is_not_taken_for_a_refused_parameter() -> None:
     failed = status(500, {"error": {"message": "internal error"}})
     async with playing(failed) as (server, llm):
         assert (await llm.generate(ask(3))).omitted == ()
@@ -217,7 +217,7 @@ async def test_observed_server_limits_expire(monkeypatch: pytest.MonkeyPatch) ->
         assert [body["n"] for body in server.bodies] == [3, 1, 1, 3]
 
 
-async def test_call_that_is_refused_in_each_dialect_leaves_no_trace() -> None:
+async def test_call_that_is_refused_in_each_dialect_records_no_quirk() -> None:
     """The server refuses something else, such as the prompt."""
     refusal = status(400, {"error": {"message": "too long"}})
     async with playing(*[refusal] * 3) as (server, llm):

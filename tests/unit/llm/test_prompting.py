@@ -19,7 +19,7 @@ def shape_of(shape: PromptShape, request: GenerationRequest, api: str = "chat") 
     return shape.identity(request, model="m", api=api).prompt_shape
 
 
-def test_template_may_hold_examples_and_leaves_braces_alone() -> None:
+def test_template_may_contain_examples_and_keeps_braces() -> None:
     examples = PromptShape(template="Q: One?\nA: 1\nQ: {prompt}\nA:")
     assert examples.text(prompt("Why?")) == "Q: One?\nA: 1\nQ: Why?\nA:"
     assert examples.conversation(prompt("Why?"))[0]["content"] == examples.text(prompt("Why?"))

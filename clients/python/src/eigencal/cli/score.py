@@ -46,7 +46,7 @@ def score(
     candidate: Annotated[str | None, typer.Option(help="Your own text to judge by the answers.")] = None,
     candidate_logprob: Annotated[
         float | None,
-        typer.Option(help="Its natural-log probability by its LLM, needed with --num-samples 0."),
+        typer.Option(help="Natural-log probability of the candidate by its LLM. Needed for 0 samples."),
     ] = None,
     claims: Annotated[
         bool | None, typer.Option(help="Score it claim by claim; default: if it is long.")
@@ -55,7 +55,7 @@ def score(
     confidence: Annotated[float | None, typer.Option(help="Confidence that --target-error holds.")] = None,
     calibration: Annotated[str | None, typer.Option(help="active, none, or an id.")] = None,
     model: Annotated[str | None, typer.Option(help="Model to ask the LLM server for.")] = None,
-    deadline_ms: Annotated[int | None, typer.Option(help="Time limit for the answers in ms.")] = None,
+    deadline_ms: Annotated[int | None, typer.Option(help="Time limit for the score in ms.")] = None,
     patience: Annotated[
         float,
         typer.Option(min=0, help="With --file: seconds to wait for an unavailable service."),

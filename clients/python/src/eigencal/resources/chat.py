@@ -34,8 +34,7 @@ class ChatOptions(TypedDict, total=False):
     mark: bool
     """Whether to mark doubtful passages of the answer: `uncertainty.marks`, and `claims`."""
     abstain: bool
-    """Whether a decision to abstain replaces the answer. If the settings of the service make it abstain, it
-    does so in any case."""
+    """Whether a decision to abstain replaces the answer. False does not override the service's setting."""
 
 
 class _Models(Result):
