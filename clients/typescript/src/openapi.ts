@@ -2063,7 +2063,7 @@ export interface components {
             confidence?: number;
             /**
              * Deadline Ms
-             * @description Time limit for the score, in milliseconds. A later score is the error 504.
+             * @description Time limit for the score, in milliseconds. If it passes, the result is the error `deadline_exceeded` (504).
              */
             deadline_ms?: number;
             /**

@@ -105,7 +105,7 @@ class ScoreOptions(TypedDict):
     confidence: NotRequired[float | None]
     """Confidence level with which the target is kept. Left out: 0.9."""
     deadline_ms: NotRequired[int | None]
-    """Time limit for the score, in milliseconds. A later score is the error 504."""
+    """Time limit for the score, in milliseconds. If it passes, the result is the error `deadline_exceeded` (504)."""
     logprobs: NotRequired[Sequence[float] | None]
     """Natural-log probability of each whole sample, including the token that ended it. One number for each sample. Leave this out if a sample is only a part of the drawn text. (Rows of `POST /calibrate` may also call it `logprob`. Here only this name is accepted.)"""
     messages: NotRequired[Sequence[ChatMessage] | None]
