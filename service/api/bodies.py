@@ -8,7 +8,14 @@ from typing import Any, TypeVar
 
 from fastapi import Request
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetJsonSchemaHandler,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 from starlette.exceptions import HTTPException
@@ -21,6 +28,7 @@ from service.llm.sse import MAX_VALUES, is_heavy
 
 T = TypeVar("T")
 CLIENT_CLOSED_REQUEST = 499
+MAX_FIELDS = 200
 
 
 class RequestModel(BaseModel):
@@ -44,6 +52,14 @@ class RequestModel(BaseModel):
             schema["properties"][name] = {**field, **more}
         schema["additionalProperties"] = False
         return schema
+
+    @model_validator(mode="before")
+    @classmethod
+    def of_few_fields(cls, value: object) -> object:
+        """Refuse an object with far more fields than there are: pydantic would describe each one."""
+        if isinstance(value, dict) and len(value) > MAX_FIELDS:
+            raise ValueError(f"has more than {MAX_FIELDS} fields")
+        return value
 
     @field_validator("*", mode="before")
     @classmethod

@@ -13,7 +13,8 @@ _END_OF_LINE = re.compile(rb"\r\n|\n|\r")
 _BEGINNING = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|retry)?:")
 _MAX_BEGINNING_BYTES = 256
 # Commas in JSON that is parsed: a parser cannot be interrupted, and takes up to a microsecond per value.
-MAX_VALUES = 500_000
+MAX_VALUES = 200_000  # of a request
+MAX_ANSWER_VALUES = 500_000  # of an answer: 3,500 tokens with 20 alternatives each
 
 
 class Event:
@@ -82,14 +83,14 @@ async def events(pieces: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[
         yield Event(bytes(buffer))
 
 
-def is_heavy(content: str | bytes) -> bool:
-    """Return True for JSON with more than `MAX_VALUES` commas."""
-    return (content.count(",") if isinstance(content, str) else content.count(b",")) > MAX_VALUES
+def is_heavy(content: str | bytes, max_values: int = MAX_VALUES) -> bool:
+    """Return True for JSON with more than `max_values` commas."""
+    return (content.count(",") if isinstance(content, str) else content.count(b",")) > max_values
 
 
 def parse_object(content: str | bytes) -> dict[str, Any] | None:
     """Return the JSON object, or None if the content is something else, not UTF-8, or heavy."""
-    if is_heavy(content):
+    if is_heavy(content, MAX_ANSWER_VALUES):
         return None
     try:
         value = json.loads(content if isinstance(content, str) else content.decode())

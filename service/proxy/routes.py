@@ -2,6 +2,7 @@
 
 import json
 import logging
+from codecs import BOM_UTF8
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
@@ -28,7 +29,8 @@ from service.errors import EigencalError, InvalidRequest, LLMBadResponse, Overlo
 from service.llm.admission import Permit
 from service.llm.openai_server import ServerQuirks
 from service.llm.port import Priority
-from service.llm.sse import parse_object, prepend, too_long
+from service.llm.sse import is_heavy, parse_object, prepend, too_long
+from service.llm.wire import MAX_MESSAGE_CHARS, NONSENSE
 from service.proxy.abstention import is_abstained, is_judged
 from service.proxy.chat_score import (
     BUSY,
@@ -96,7 +98,8 @@ async def read_call(request: Request, api: Format, default: Mode, *, abstains: b
     """Return the call. Raises InvalidRequest for a bad `eigencal` field or header, and UnsupportedMediaType.
 
     `abstains`: the operator withholds answers by their score, so callers always wait for it. A body without
-    the field is forwarded byte for byte, even if it is not JSON: the server has the better error message.
+    the field is forwarded byte for byte, even if it is not JSON: the server has the better error message. A
+    body that only the server could read is refused, since it may contain the field.
     """
     require_json(request)
     mode = request.headers.get(HEADER, default).strip().lower()
@@ -109,10 +112,13 @@ async def read_call(request: Request, api: Format, default: Mode, *, abstains: b
     if mode == "off" and not (has_field or has_score or api.always):
         return ChatCall(body, ScoreOptions(), "off")
     # Also for a call that cannot be scored: the field must not reach the server.
-    if has_field:
+    if has_field or api.always:
         refuse_heavy(body)
-    given, options = parse_object(body), ScoreOptions()
+    given, options = None if is_heavy(body) else parse_object(body), ScoreOptions()
     if given is None:
+        in_other_form = body.startswith(BOM_UTF8) or b"\0" in body or "content-encoding" in request.headers
+        if in_other_form or has_field or api.always:
+            raise InvalidRequest("The body is not a JSON object in UTF-8.")
         return ChatCall(body, options, cast("Mode", mode), abstains=abstains)
     if FIELD in given:
         try:
@@ -127,7 +133,7 @@ async def read_call(request: Request, api: Format, default: Mode, *, abstains: b
     streams, abstains = bool(given.get("stream")), abstains or bool(options.abstain)
     if streams and abstains:
         sent = {name: value for name, value in sent.items() if name not in ("stream", "stream_options")}
-    if sent != given:
+    if sent != given or api.always:  # a name that occurs twice is sent once
         body = json.dumps(sent).encode()
     sendable = sent if is_sendable(sent) else None
     return ChatCall(body, options, cast("Mode", mode), sendable, streams, abstains)
@@ -402,9 +408,23 @@ async def _score(chat: Chat, sent: Call, api: Format, call: ChatCall, running: R
             return StreamingBody(reply.status, with_id, prepend(content, rest), ending.pop_all())
         permit.release()  # the samples may need it
         if reply.status not in GOOD:  # a failed call has no score
+            if chat.abstain:
+                content = _error_alone(content, reply.status)
             return Response(content, reply.status, dict(reply.headers))
         return await _judged(chat, reply, content, api, call, running, hides_logprobs=hides)
     raise AssertionError("unreachable: the block returns or raises")
+
+
+def _error_alone(content: bytes, status: int) -> bytes:
+    """Return an error of the server in OpenAI's form without other members: they may quote the answer."""
+    error = (parse_object(content) or {}).get("error")
+    told = error if isinstance(error, dict) else {}
+    message = told.get("message") or f"The LLM server answered with status {status}."
+    error = {name: told.get(name) for name in ("type", "param", "code")} | {"message": message}
+    short = {
+        name: value[:MAX_MESSAGE_CHARS] if isinstance(value, str) else None for name, value in error.items()
+    }
+    return encoded({"error": short})
 
 
 async def _open(chat: Chat, sent: Call, api: Format, call: ChatCall | None) -> tuple[Reply, bool]:
@@ -461,9 +481,12 @@ async def _judged(
         headers.pop("content-encoding", None)  # the new body is not compressed
     elif chat.abstain:
         payload = api.let_through(payload, running.judged_text)
-    if payload and call.streams:
-        content = api.stream(payload, uncertainty.document())
-        headers["content-type"] = "text/event-stream"
-    elif payload:
-        content = encoded({**payload, "uncertainty": uncertainty.document()})
+    try:
+        if payload and call.streams:
+            content = api.stream(payload, uncertainty.document())
+            headers["content-type"] = "text/event-stream"
+        elif payload:
+            content = encoded({**payload, "uncertainty": uncertainty.document()})
+    except NONSENSE:
+        raise LLMBadResponse("The LLM server's answer is not a completion.") from None
     return Response(content, reply.status, headers)

@@ -122,13 +122,18 @@ async def test_body_with_too_many_values_is_refused_unparsed(client: Client, pat
 
 
 async def test_only_some_of_many_errors_in_a_body_are_listed(client: Client) -> None:
-    """Regression: formatting 100,000 errors took seconds, and blocked other requests."""
-    faults = {f"k{i}": 1 for i in range(90_000)}
-    # The first also has nothing to score, but this is checked only after all fields are valid.
-    bodies = [(faults, 90_000), ({"messages": [{"role": "user", "content": "x", **faults}]}, 90_000)]
+    faults = {f"k{i}": 1 for i in range(100)}
     async with client() as http:
-        for body, number in bodies:
+        problem = (await http.post("/score", json=faults)).json()
+    assert (problem["status"], problem["code"]) == (422, "invalid_request")
+    assert "(and 99 more)" in problem["detail"] and len(problem["errors"]) == MAX_LISTED
+
+
+async def test_an_object_of_far_too_many_fields_is_one_error(client: Client) -> None:
+    """Describing 400,000 unknown fields took seconds, and blocked other requests."""
+    faults = {f"k{i}": 1 for i in range(90_000)}
+    async with client() as http:
+        for body in (faults, {"messages": [{"role": "user", "content": "x", **faults}]}):
             problem = (await http.post("/score", json=body)).json()
-            assert (problem["status"], problem["code"]) == (422, "invalid_request")
-            assert f"(and {number - 1} more)" in problem["detail"]
-            assert len(problem["errors"]) == MAX_LISTED
+            assert (problem["status"], len(problem["errors"])) == (422, 1)
+            assert "has more than" in problem["detail"]

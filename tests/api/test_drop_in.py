@@ -1,6 +1,7 @@
 """/v1 without streaming: the server's own answer with a score."""
 
 import asyncio
+import gzip
 import json
 from typing import Any
 
@@ -70,6 +71,18 @@ async def test_our_field_in_a_body_with_too_many_values_is_refused() -> None:
         passed = await made.ask(logit_bias=biases)
     assert (refused.status_code, refused.json()["error"]["code"]) == (422, "invalid_request")
     assert passed.json()["uncertainty"]["warning"]["code"] == "unreadable_request"
+
+
+@pytest.mark.parametrize("coding", ["utf-8-sig", "utf-16", "gzip"])
+async def test_a_body_that_only_the_server_could_read_is_refused(coding: str) -> None:
+    text = json.dumps({**QUESTION, "eigencal": {"abstain": True}})
+    is_gzip = coding == "gzip"
+    content = gzip.compress(text.encode()) if is_gzip else text.encode(coding)
+    headers = {"Content-Type": "application/json", **({"Content-Encoding": "gzip"} if is_gzip else {})}
+    async with before(raw(OWN)) as made:
+        response = await made.http.post("/v1/chat/completions", content=content, headers=headers)
+        assert not made.server.requests
+    assert (response.status_code, response.json()["error"]["code"]) == (422, "invalid_request")
 
 
 @pytest.mark.parametrize("mode", ["off", "on"])

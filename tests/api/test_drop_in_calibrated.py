@@ -257,6 +257,29 @@ async def test_unjudged_answers_are_withheld(fault: str, stream: bool) -> None:
     assert "Paris" not in response.text and "Ask somebody else." in response.text
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"error": {"code": "json_validate_failed", "message": "no JSON", "failed_generation": "Paris"}},
+        {"error": {"message": "no"}, "choices": [choice_of("Paris")]},
+        {"detail": "Paris"},
+    ],
+)
+async def test_only_the_error_passes_from_a_failed_call(error: dict[str, Any]) -> None:
+    async with before(status(400, error), plain(), **POLICY) as made:
+        response = await made.ask()
+    assert response.status_code == 400 and "Paris" not in response.text
+    assert set(response.json()["error"]) == {"message", "type", "param", "code"}
+    assert response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("choice", ["abc", {"message": "abc"}, {"message": {"tool_calls": ["x"]}}])
+async def test_no_stream_is_made_of_a_malformed_answer(choice: Any) -> None:
+    async with before(status(200, {"choices": [choice]}), plain()) as made:
+        response = await made.ask(stream=True, eigencal={"abstain": True, "target_error": 0.9})
+    assert (response.status_code, response.json()["error"]["code"]) == (502, "llm_bad_response")
+
+
 async def test_too_long_answer_is_an_error_if_the_service_abstains(monkeypatch: pytest.MonkeyPatch) -> None:
     async with before(telling(), plain(), **POLICY) as made:
         monkeypatch.setattr(upstream, "MAX_WHOLE_BYTES", 10)

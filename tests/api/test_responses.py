@@ -89,6 +89,17 @@ async def test_no_response_is_stored_without_a_score_either() -> None:
         assert made.server.bodies == [QUESTION | NOT_STORED]
 
 
+async def test_a_call_that_names_store_twice_is_sent_with_one() -> None:
+    content = json.dumps(QUESTION)[:-1].encode() + b', "store": true, "store": false}'
+    async with before(status(200, response(message("Paris")))) as made:
+        headers = {"X-Eigencal": "off", "Content-Type": "application/json"}
+        await made.http.post("/v1/responses", content=content, headers=headers)
+        [call] = made.server.requests
+        refused = await made.http.post("/v1/responses", content=b"\xef\xbb\xbf" + content, headers=headers)
+    assert call.data.count(b"store") == 1 and call.body["store"] is False
+    assert refused.status_code == 422
+
+
 async def test_plain_turns_use_the_calibration_of_chats() -> None:
     async with before(status(200, response(message("Paris"))), active=plain()) as made:
         answer = await ask(made, instructions="Be brief.")
