@@ -214,6 +214,7 @@ CALL = [{"index": 0, "id": "1", "type": "function", "function": {"name": "f", "a
 BESIDE: dict[str, dict[str, Any]] = {
     "a thought": {"content": "<think>Nice</think>Paris"},
     "reasoning": {"content": "Paris", "reasoning_content": "Nice"},
+    "a refusal beside a text": {"content": "Paris", "refusal": "Nice"},
     "reasoning beside a call": {"content": None, "tool_calls": CALL, "reasoning_content": "Nice"},
     "reasoning beside a refusal": {"content": None, "refusal": "No.", "reasoning": "Nice"},
     "a thought among the tokens": {"content": "Paris"},
@@ -235,7 +236,8 @@ async def test_only_judged_content_is_let_through(beside: str, stream: bool) -> 
     parts = parts_of(response, stream=stream)
     calls = [part["tool_calls"] for part in parts if part.get("tool_calls")]
     assert calls == ([CALL] if "tool_calls" in own else [])
-    assert [part["refusal"] for part in parts if part.get("refusal")] == (["No."] if "refusal" in own else [])
+    refusals = [part["refusal"] for part in parts if part.get("refusal")]
+    assert refusals == (["No."] if beside == "reasoning beside a refusal" else [])
     content = "".join(part.get("content") or "" for part in parts)
     assert content == ("Paris" if "Paris" in str(own["content"]) else "")
 
