@@ -134,9 +134,8 @@ class _Watch:
         if event.endswith(".connect_tcp.started"):  # "connection", or "socks" through such a proxy
             self.is_new = True
         elif event == "http11.receive_response_headers.started":
-            loop = asyncio.get_running_loop()
-            # A response that was read before takes one turn of the loop, one from the network at least two.
-            loop.call_soon(loop.call_soon, setattr, self, "_has_waited", True)
+            # A response may arrive while its request is written, and then takes one turn of the loop.
+            asyncio.get_running_loop().call_soon(setattr, self, "_has_waited", True)
         elif event.startswith("http11.receive_response_headers"):
             self.was_there_before = not self._has_waited
 

@@ -184,22 +184,6 @@ async def test_bytes_on_an_idle_connection_are_discarded(client: Any, rest: byte
         assert server.accepted == 6
 
 
-async def test_bytes_after_a_response_that_fills_a_read_are_discarded() -> None:
-    head, own = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: %d\r\n\r\n", b""
-
-    async def answer_twice(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            while await reader.readuntil(b"}"):
-                writer.write(head % len(own) + own + EVIL)
-        writer.close()
-
-    for missing in (-1, 0, 1, len(EVIL)):  # of the bytes that one read takes
-        own = b"x" * ((64 << 10) - len(head % 10_000) - missing)
-        async with await asyncio.start_server(answer_twice, "127.0.0.1") as server:
-            async with upstream(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") as ask:
-                assert [await ask(), await ask()] == [(200, own)] * 2
-
-
 async def test_server_with_extra_bytes_causes_one_repeated_call() -> None:
     async def surplus(exchange: Exchange) -> None:
         exchange.writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}\r\n")
