@@ -266,7 +266,8 @@ class HttpLanguageModel:
         quirk = self._quirks.get(on_api, "logprobs")
         if not request.num_alternatives and quirk:
             body = body | {"top_logprobs": 1} if quirk == 1 else without(body, "logprobs")
-        known = self._quirks.get(on_api, "dialect")
+        # A server may give one answer with alternatives in a dialect that it refuses for several answers.
+        known = 0 if request.num_alternatives else self._quirks.get(on_api, "dialect")
         dialects = list(enumerate(DIALECTS))[known:]
         attempts: deque[tuple[int, Body, int | None]] = deque((i, write(body), None) for i, write in dialects)
         if (fewer := request.fallback_max_tokens) is not None:
@@ -290,7 +291,7 @@ class HttpLanguageModel:
                 refusal = refusal or error
                 continue
             # Recorded only after success: the server may refuse this call for another reason.
-            if dialect != known:
+            if dialect != known and not request.num_alternatives:
                 self._quirks.record(on_api, "dialect", dialect)
             if len(reply.draws) < n:
                 self._quirks.record(model, "n", len(reply.draws))

@@ -153,6 +153,33 @@ async def test_alternatives_are_never_left_out() -> None:
         assert all(body["top_logprobs"] == 5 for body in server.bodies)
 
 
+async def test_alternatives_are_asked_for_after_draws_without_log_probabilities() -> None:
+    """Draws have taught the last dialect, which has no log-probabilities."""
+
+    async def one_answer(exchange: Exchange) -> None:
+        told = with_alternatives({"Yes": -0.2}) if exchange.body.get("n") == 1 else refusal
+        await (told if "n" in exchange.body else answers())(exchange)
+
+    refusal = status(400, {"error": {"message": "no"}})
+    async with playing(default=one_answer) as (server, llm):
+        await llm.generate(ask(3))
+        assert (await llm.generate(ALTERNATIVES)).draws[0].first_tokens == {"Yes": -0.2}
+        server.default = draws_refusing(refusal)
+        with pytest.raises(LLMError):
+            await llm.generate(ALTERNATIVES)
+        await llm.generate(ask(3))
+        assert "logprobs" not in server.bodies[-1]
+
+
+def draws_refusing(refusal: Behaviour) -> Behaviour:
+    """Refuse calls with log-probabilities."""
+
+    async def behave(exchange: Exchange) -> None:
+        await (refusal if "logprobs" in exchange.body else answers())(exchange)
+
+    return behave
+
+
 @pytest.mark.parametrize("alternatives", [None, [], "Yes", [None], [{"token": 3, "logprob": -1}]])
 async def test_missing_alternatives_are_none(alternatives: Any) -> None:
     async def behave(exchange: Exchange) -> None:
