@@ -208,7 +208,7 @@ class Settings(BaseSettings):
 
 
 def unknown_variables(names: Iterable[str]) -> list[str]:
-    """Return the environment variables with the prefix that are not settings, except those of the tests."""
+    """Return the variables that start with EIGENCAL_ but are not settings, without those of the tests."""
     settings = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
     return sorted(
         name

@@ -38,7 +38,7 @@ class Responses:
 
     path = "/responses"
     ends_at_once = True
-    # The server keeps no response: keys share its account, so one could read those of another.
+    # All keys share the server's account, so a stored response could be read with another key.
     always: Mapping[str, Any] = MappingProxyType({"store": False})
 
     def call(self, body: Mapping[str, Any]) -> dict[str, Any]:

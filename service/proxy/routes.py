@@ -48,7 +48,7 @@ from service.proxy.responses import Responses
 from service.proxy.stream import TOO_LONG, as_it_is, encoded, scored_stream
 from service.proxy.upstream import Call, Reply, Upstream, read_ahead
 from service.scoring.score import AUTO, NumSamples, ScoreCommand, Target
-from service.scoring.service import ScoringService
+from service.scoring.service import ScoringService, has_room
 
 log = logging.getLogger(__name__)
 
@@ -140,7 +140,7 @@ async def read_call(request: Request, api: Format, default: Mode, *, abstains: b
 
 
 def _without_scores(turns: Any) -> Any:
-    """Return the turns of a chat without `uncertainty` in those of the assistant."""
+    """Remove `uncertainty` from the assistant's turns."""
     if not isinstance(turns, list):
         return turns
     return [
@@ -313,7 +313,7 @@ def _described(note: str) -> dict[int | str, dict[str, Any]]:
     return {200: {"description": note, "content": json_}, "default": {"description": error, "content": json_}}
 
 
-router = APIRouter(prefix="/v1", tags=["drop-in"], route_class=guarded(score_scope))
+router = APIRouter(prefix="/v1", tags=["drop-in"], route_class=guarded(score_scope, has_room))
 
 
 @router.post("/chat/completions", responses=_described(ANSWER), openapi_extra=BODY)
@@ -340,7 +340,6 @@ def _query(request: Request) -> str:
 
 
 async def _complete(request: Request, chat: Chat, api: Format) -> Response:
-    chat.service.admission.refuse_if_full("chat")
     call = await read_call(request, api, chat.mode, abstains=chat.abstain)
     sent = Call(api.path + _query(request), call.body, _headers(request))
     if call.mode == "off" and not call.options.abstain:  # `begin` refuses that combination
@@ -418,13 +417,17 @@ async def _score(chat: Chat, sent: Call, api: Format, call: ChatCall, running: R
 def _error_alone(content: bytes, status: int) -> bytes:
     """Return an error of the server in OpenAI's form without other members: they may quote the answer."""
     error = (parse_object(content) or {}).get("error")
-    told = error if isinstance(error, dict) else {}
-    message = told.get("message") or f"The LLM server answered with status {status}."
-    error = {name: told.get(name) for name in ("type", "param", "code")} | {"message": message}
-    short = {
-        name: value[:MAX_MESSAGE_CHARS] if isinstance(value, str) else None for name, value in error.items()
+    told = {
+        "message": f"The LLM server answered with status {status}.",
+        "type": None,
+        "param": None,
+        "code": None,
     }
-    return encoded({"error": short})
+    given = {name: error.get(name) for name in told} if isinstance(error, dict) else {}
+    short = {
+        name: str(value)[:MAX_MESSAGE_CHARS] for name, value in given.items() if isinstance(value, str | int)
+    }
+    return encoded({"error": told | short})
 
 
 async def _open(chat: Chat, sent: Call, api: Format, call: ChatCall | None) -> tuple[Reply, bool]:

@@ -14,7 +14,7 @@ from service.spectral.selective import CONFIDENCE
 
 DEFAULT_TARGET_ERROR = 0.2
 MAX_ITEMS = 256  # items of a batch, and answers to a prompt
-AUTO: Literal["auto"] = "auto"  # as many samples as the calibration's report recommends
+AUTO: Literal["auto"] = "auto"  # the number that the calibration's report recommends
 NumSamples = Annotated[int, Field(ge=0, le=MAX_ITEMS)] | Literal["auto"]
 UNRECOMMENDED = 3  # number of samples for "auto" if no report recommends one
 

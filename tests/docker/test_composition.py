@@ -1,6 +1,6 @@
 """The composition of docs/deploying.md on PostgreSQL, with a real vLLM server on this machine.
 
-The engine and the images are those of `engine.sh`.
+`engine.sh` provides the engine and the images.
 """
 
 import json

@@ -10,6 +10,7 @@ import shutil
 import tempfile
 import time
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -187,7 +188,7 @@ class _LineDecoder:
             raise APIConnectionError("The answer ended in the middle of a line.")
 
 
-class BaseClient(Generic[C]):
+class BaseClient(ABC, Generic[C]):
     """Configuration of a client, building of requests and parsing of responses."""
 
     def __init__(
@@ -223,8 +224,8 @@ class BaseClient(Generic[C]):
         self._owns_http = http_client is None
         self._http: C = http_client or self._connect()
 
-    def _connect(self) -> C:
-        raise NotImplementedError
+    @abstractmethod
+    def _connect(self) -> C: ...
 
     def _open(self, kind: type[C]) -> C:
         """Return an HTTP client with the environment's certificates and, except for loopback, its proxies."""
