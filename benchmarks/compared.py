@@ -48,10 +48,11 @@ from benchmarks.recorded_evidence import (
 from benchmarks.rivals import VENV
 from lab.semantic_entropy import kernel_language_entropy, semantic_entropy
 from service.calibration.labels import Judged
-from service.claims.comparison import MAX_COMPARED, Comparer, Reply
+from service.claims.comparison import MAX_COMPARED, Comparer
 from service.claims.kernel import compared_texts, kernel_matrix, read_texts, realize_first, with_comparison
 from service.claims.verdicts import correct
 from service.embedding.port import FACTS
+from service.llm.ask import Asker, Reply
 from service.llm.openai_server import HttpLanguageModel
 from service.spectral.correctness_model import AGREEMENT, fit_model, log_loss
 from service.spectral.dev_set import Answers, born_probabilities, dev_set, served_lambda_max
@@ -147,7 +148,7 @@ async def compared(rows: Sequence[Row], num_samples: int, url: str, name: str) -
     path.parent.mkdir(parents=True, exist_ok=True)
     replies: dict[str, Reply] = json.loads(path.read_text()) if path.exists() else {}
     llm = HttpLanguageModel(url, model="m")
-    comparer, matrices, calls, tokens, began = Comparer(llm), list[Floats](), 0, 0, time.monotonic()
+    comparer, matrices, calls, tokens, began = Comparer(Asker(llm)), list[Floats](), 0, 0, time.monotonic()
     for row in rows:
         texts, index = row.texts(num_samples), row.index(num_samples)
         frequent = np.argsort(-np.bincount(index), kind="stable").tolist()

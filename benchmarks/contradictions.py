@@ -31,6 +31,7 @@ from service.claims.kernel import (
     with_comparison,
 )
 from service.embedding.port import FACTS, PAPER, Kernel
+from service.llm.ask import Asker
 from service.llm.openai_server import HttpLanguageModel
 from service.spectral.spectrum import Identity, born_probability_of, spectrum
 
@@ -83,7 +84,7 @@ def embedded(pairs: list[dict[str, Any]]) -> dict[str, np.ndarray]:
 async def compared_by_llm(pairs: Sequence[Mapping[str, Any]], url: str) -> list[np.ndarray]:
     """Return P(same) (3, 3) of the texts of each pair."""
     llm = HttpLanguageModel(url)
-    comparer = Comparer(llm)
+    comparer = Comparer(Asker(llm))
     try:
         return [(await comparer.compare(one["question"], texts_of(one))).same for one in pairs]
     finally:

@@ -19,6 +19,7 @@ from benchmarks.contradictions import WEIGHTS
 from service.claims.comparison import Comparer
 from service.claims.kernel import compared_texts, kernel_matrix, read_texts, realize_first, with_comparison
 from service.embedding.port import FACTS
+from service.llm.ask import Asker
 from service.llm.openai_server import HttpLanguageModel
 from service.spectral.spectrum import Identity, born_probability_of, spectrum
 
@@ -31,7 +32,7 @@ async def main(url: str, num_questions: int) -> None:
 
     model = SentenceTransformer(str(WEIGHTS), device="cpu")
     llm = HttpLanguageModel(url)
-    comparer = Comparer(llm)
+    comparer = Comparer(Asker(llm))
 
     async def judge(question: str, drawn: str, text: str) -> tuple[float, float]:
         """Return P(same) of a text with the drawn answer, and its raw p(y)."""

@@ -38,7 +38,7 @@ from service.calibration.material import (
     usable_rows,
 )
 from service.calibration.rows import DevRow, draws_from_json, draws_to_json
-from service.claims.comparison import Compare, Comparer, Comparison, Reply
+from service.claims.comparison import Compare, Comparer, Comparison
 from service.embedding.port import (
     FACTS,
     LLM,
@@ -49,6 +49,7 @@ from service.embedding.port import (
 )
 from service.errors import BodyTooLarge, Conflict, EigencalError, InvalidDevData, LLMError
 from service.jobs.calibrator import REFUSALS, RetryPolicy, order_of, row_request
+from service.llm.ask import Asker, Reply
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import Draw, GenerationRequest, Priority
 from service.llm.weights import sha256_of
@@ -288,7 +289,7 @@ class _Run:
         llm, kept = self._parts.llm, ReplyFile(self._plan.out / "compared.jsonl")
         await llm.start()
         try:
-            comparer = Comparer(llm, self._parts.slots)
+            comparer = Comparer(Asker(llm, self._parts.slots))
             same = {name: await self._compared(name, rows, comparer, kept) for name, rows in files.items()}
         finally:
             await llm.stop()

@@ -45,6 +45,7 @@ from service.jobs.model import (
 from service.jobs.runner import DurableJobs, JobSteps
 from service.jobs.store import SqlJobs
 from service.llm.admission import AdmissionQueue
+from service.llm.ask import Asker
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import PLAIN, Message, PromptShape, Sampling, shape_hash
 from service.llm.weights import WeightsError
@@ -88,7 +89,7 @@ EMBEDDER_PARTS = frozenset(
 )
 # Smaller than the slots: callers that wait as long as an answer takes often disconnect before theirs.
 MIN_LLM_QUEUE = 16
-COMPARERS_SHARE = 1 / 8  # of the LLM's slots, for the comparisons of live scores
+QUESTIONS_SHARE = 1 / 8  # of the LLM's slots, for the yes-or-no questions of live scores
 JOBS_SHARE = 1 / 8  # of the LLM's slots, for calibrations, on all replicas together
 OTEL_VARIABLES = ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
@@ -307,8 +308,13 @@ def build_replica(
     )
     embedding = Embedding(embedder, store, live_priority=waiting(), patience=patience)
 
+    asker = Asker(llm, slots)
     comparing = Comparing(
-        Comparer(llm, slots), store, live_priority=waiting(), patience=patience, wait_s=intervals.beat_s
+        Comparer(asker),
+        store,
+        live_priority=waiting(),
+        patience=patience,
+        wait_s=intervals.beat_s,
     )
 
     calibrator = Calibrator(
@@ -461,7 +467,7 @@ def create_app(
         store.calibrations,
         live=live,
         compare=settings.compare,
-        comparer=Comparer(llm, max(1, int(settings.llm_slots * COMPARERS_SHARE))),
+        asker=Asker(llm, max(1, int(settings.llm_slots * QUESTIONS_SHARE))),
         default=packaged(embedder.kernel) if settings.default_calibration else None,
         claims=ClaimScorer(settings.claims_from_characters, threads=threads),
         threads=threads,

@@ -47,12 +47,7 @@ from service.calibration.material import (
 from service.calibration.promotion import Promotion, promote
 from service.calibration.rows import DevRow
 from service.calibration.store import SqlCalibrations
-from service.claims.comparison import (
-    SILENT,
-    Compare,
-    Comparer,
-    compared_by,
-)
+from service.claims.comparison import Compare, Comparer, compared_by
 from service.embedding.port import (
     LLM,
     Embedder,
@@ -75,6 +70,7 @@ from service.errors import (
 from service.ids import new_id
 from service.jobs.model import JobStage
 from service.jobs.store import RunningJob, SqlJobs, once_stored
+from service.llm.ask import NO_REPLY
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import Generation, GenerationRequest, Priority
 from service.report.report import make_report
@@ -458,7 +454,7 @@ class Comparing:
                     keep = partial(self.jobs.keep_compared, job.id, row.line, comparison.replies)
                     await once_stored(keep, self.wait_s)
                 if comparison.is_silent:
-                    refused = LLMError(SILENT)
+                    refused = LLMError(NO_REPLY)
                 else:
                     models |= {comparison.model} - {""}
             if len(models) > 1:

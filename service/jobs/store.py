@@ -31,7 +31,6 @@ from service.calibration.store import (
     make_current,
     read_rows,
 )
-from service.claims.comparison import Reply
 from service.errors import SERVER_MESSAGE, Conflict, InvalidDevData, InvalidRequest, StoreUnavailable
 from service.ids import new_id
 from service.jobs.model import (
@@ -44,6 +43,7 @@ from service.jobs.model import (
     Setup,
     differing,
 )
+from service.llm.ask import Reply
 from service.llm.port import Draw, shape_hash
 from service.store.database import Database, dev_rows, jobs
 

@@ -6,7 +6,7 @@ import json
 import time
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -113,7 +113,7 @@ class HttpLanguageModel:
     ) -> None:
         self._base = api_base(base_url, "EIGENCAL_LLM_URL")
         self._model = self._configured_model = model or ""
-        self._api = api
+        self.api: Api = api  # for prompts
         self._api_key = api_key
         self._shape = shape or PromptShape()
         self._timeout_s = timeout_s
@@ -139,7 +139,7 @@ class HttpLanguageModel:
     def identity(self, request: GenerationRequest) -> LLMIdentity:
         """Return the identity of the last answers to such a request, else the expected identity."""
         requested = request.model or self._model
-        expected = self._shape.identity(request, model=requested, api=self._api)
+        expected = self._shape.identity(request, model=requested, api=self.api)
         answered_by = self._answered_by.get(_request_key(requested, request))
         if answered_by is None:
             return replace(expected, answered=False)
@@ -156,7 +156,9 @@ class HttpLanguageModel:
         wanted = 1 if is_greedy else request.num_samples
         deadline_s = self._timeout_s if request.deadline_s is None else request.deadline_s
         ends = asyncio.get_running_loop().time() + min(deadline_s, self._timeout_s)
-        with self._queue.admitted(request.priority, len(self._sizes(request.model or self._model, wanted))):
+        calls = len(self._sizes(request.model or self._model, wanted))
+        is_admitted = request.is_question
+        with nullcontext() if is_admitted else self._queue.admitted(request.priority, calls):
             model = request.model or await self._resolve_model()
             try:
                 replies = await self._draw(request, model, wanted, ends)
@@ -168,7 +170,8 @@ class HttpLanguageModel:
         if len(answered_by) > 1:
             raise LLMBadResponse("The LLM server answered one request with two models, or in two ways.")
         [(answering, omitted)] = answered_by
-        self._answered_by.put(_request_key(model, request), (answering, omitted))
+        if not request.is_question:  # it is written in another way than draws
+            self._answered_by.put(_request_key(model, request), (answering, omitted))
         draws = self._shape.read([draw for reply in replies for draw in reply.draws][:wanted])
         return Generation(
             draws=draws * request.num_samples if is_greedy else draws,
@@ -261,7 +264,7 @@ class HttpLanguageModel:
         The last attempt asks for the request's smaller number of tokens, if there is one: the context may
         have no room for more.
         """
-        path, body = build_body(request, self._shape, api=self._api, model=model, n=n, call=call)
+        path, body = build_body(request, self._shape, api=self.api, model=model, n=n, call=call)
         on_api = f"{path} {model}"
         quirk = self._quirks.get(on_api, "logprobs")
         if not request.num_alternatives and quirk:
@@ -311,7 +314,7 @@ class HttpLanguageModel:
     ) -> Reply:
         """Send one call of an admitted request.
 
-        The durations of jobs, and of short calls for alternatives, do not count among those of draws.
+        The durations of jobs and of questions do not count among those of draws.
         """
         clock = asyncio.get_running_loop().time
         asked_at = clock()
@@ -322,7 +325,7 @@ class HttpLanguageModel:
             async with asyncio.timeout_at(ends):
                 attempt = partial(self._attempt, path, json.dumps(body).encode(), max_bytes)
                 reply = await with_retries(attempt, max_retries=MAX_RETRIES, ends=ends)
-            if request.priority != Priority.JOB and not request.num_alternatives:
+            if request.priority != Priority.JOB and not request.is_question:
                 self._queue.took_s.append(clock() - asked_at - queued_s)
             return replace(reply, queued_s=queued_s)
         except TimeoutError:

@@ -58,10 +58,11 @@ class Priority(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class WirePrompt:
-    """A chat in the format of an OpenAI-compatible server, sent unchanged.
+    """A chat or a completion in the format of an OpenAI-compatible server, sent unchanged.
 
-    `parts`: members of the JSON body. `marks`: features other than plain text that change the answers (tools,
-    a response format, images). A prompt with marks has a different prompt shape than plain text.
+    `parts`: members of the JSON body, with `messages` or `prompt`. `marks`: features other than plain text
+    that change the answers (tools, a response format, images). A prompt with marks has a different prompt
+    shape than plain text.
     """
 
     parts: Mapping[str, Any]
@@ -78,6 +79,7 @@ class GenerationRequest:
     `priority`: order in the queue of calls.
     `fallback_max_tokens`: the token limit if the context has no room for that of `sampling`.
     `num_alternatives`: how many of the likeliest first tokens of each answer are asked for.
+    `is_question`: a yes-or-no question (`service.llm.ask`), as part of a request that has been admitted.
     """
 
     num_samples: int
@@ -90,6 +92,7 @@ class GenerationRequest:
     priority: Priority = Priority.LIVE
     fallback_max_tokens: int | None = None
     num_alternatives: int = 0
+    is_question: bool = False
 
     @property
     def question(self) -> str | None:
@@ -103,6 +106,8 @@ class GenerationRequest:
 
     def api(self, default: Api) -> Api:
         """Return the API for the request: chat for conversations, `default` for prompts."""
+        if self.wire is not None and "prompt" in self.wire.parts:
+            return "completions"
         return "chat" if self.wire or self.messages else default
 
 

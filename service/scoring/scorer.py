@@ -13,13 +13,7 @@ from numpy.typing import NDArray
 from service.calibration.calibration import Calibration
 from service.calibration.default import DefaultCalibration
 from service.calibration.store import SqlCalibrations
-from service.claims.comparison import (
-    SILENT,
-    Compare,
-    Comparer,
-    Comparison,
-    compared_by,
-)
+from service.claims.comparison import Compare, Comparer, Comparison, compared_by
 from service.claims.kernel import (
     compared_texts,
     kernel_matrix,
@@ -48,6 +42,7 @@ from service.errors import (
     TooFewSamples,
 )
 from service.ids import new_id
+from service.llm.ask import NO_REPLY, Asker
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import Generation, GenerationRequest, Priority, Usage, is_blank
 from service.scoring.choice import (
@@ -211,12 +206,13 @@ class Scorer:
         default: DefaultCalibration | None = None,
         claims: ClaimScorer | None = None,
         compare: Compare = "embeddings",
-        comparer: Comparer | None = None,
+        asker: Asker | None = None,
         threads: Threads | None = None,
     ) -> None:
         self._llm = llm
         self._embedder = embedder
-        self._comparer = comparer or Comparer(llm)
+        self._asker = asker or Asker(llm)
+        self._comparer = Comparer(self._asker)
         self.choice = CalibrationChoice(llm, embedder, calibrations, default, compare)
         self._live = live or LiveLoad()
         self._threads = threads or Threads("scores")
@@ -327,8 +323,7 @@ class Scorer:
             embedded = await embedding
             all_embedded, made_by = time.perf_counter(), embedded.made_by
         if comparison is not None or self.choice.is_judged_alone(command):
-            model = comparison.model if comparison is not None else ""
-            made_by = compared_by(made_by, model or drawn.generation.model)
+            made_by = compared_by(made_by, "" if comparison is None else comparison.model)
         seconds["embed"] = seconds.get("embed", 0.0) + all_embedded - begun
         vectors = dict(zip(to_embed, embedded.vectors, strict=True))
         return _Read(
@@ -409,7 +404,7 @@ class Scorer:
                 priority=Priority.LIVE if request is None else request.priority,
                 deadline_s=max(MAX_COMPARE_S - drawn.seconds.get("compare", 0.0), 0.0),
             )
-            why = SILENT if comparison.is_silent else ""
+            why = NO_REPLY if comparison.is_silent else ""
         except EigencalError as error:
             why = error.full_detail
         if not why:

@@ -77,7 +77,7 @@ async def test_without_the_llm_the_embeddings_compare(
     async with client() as http:
         sent = {"samples": list(ANSWERS), "prompt": PROMPT}
         expected = (await http.post("/score", json=sent)).json()
-        llm.fail_with = [error] * 100
+        llm.fail_questions = [error] * 100
         score = (await http.post("/score", json={**sent, "compare": "llm"})).json()
     assert codes(score)[0] == "comparison_missing"
     assert (score["kernel"], score["lambda_max"]) == ("facts", expected["lambda_max"])

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from service.embedding.port import PAPER, Embedded, EmbedderIdentity, Kernel
 from service.errors import EmbedderUnavailable, LLMUnavailable
-from service.llm.port import Draw, Generation, GenerationRequest, LLMIdentity, Usage, shape_hash
+from service.llm.port import Api, Draw, Generation, GenerationRequest, LLMIdentity, Usage, shape_hash
 
 DEFAULT_ANSWERS = ("Paris", "Paris", "Lyon", "paris", "Marseille")
 
@@ -28,8 +29,10 @@ def last_user_text(request: GenerationRequest) -> str:
 class FakeLLM:
     """Answers from a script: answer i to a prompt is `answers[prompt][i % len]`, else `default[i % len]`.
 
-    `gate`: each call waits for it before answering. `fail_with`: errors raised by the next calls, in order.
-    `requests` records the calls, `cancelled` counts the cancelled ones, `active` those in progress.
+    `gate`: each call waits for it before answering. `fail_with`: errors raised by the next calls for answers,
+    in order; `fail_questions`: by the next yes-or-no questions.
+    `requests` records the calls for answers, `questions` the yes-or-no questions, `cancelled` counts the
+    cancelled ones, `active` those in progress. `yes`: P(Yes) of each reply; None: neither Yes nor No.
     """
 
     def __init__(
@@ -47,7 +50,11 @@ class FakeLLM:
         self.gate = gate
         self.fail_with = list(fail_with)
         self.available = True
+        self.api: Api = "chat"
+        self.yes: float | None = 0.75
+        self.fail_questions: list[Exception] = []
         self.failures = Counter[str]()
+        self.questions: list[GenerationRequest] = []
         self.requests: list[GenerationRequest] = []
         self.cancelled = 0
         self.active = 0
@@ -66,7 +73,7 @@ class FakeLLM:
 
     async def generate(self, request: GenerationRequest) -> Generation:
         """Answer from the script; see the class."""
-        self.requests.append(request)
+        (self.questions if request.is_question else self.requests).append(request)
         if self._on_request is not None:
             self._on_request(request)
         self.active += 1
@@ -94,14 +101,30 @@ class FakeLLM:
         return [script[i % len(script)] for i in range(request.num_samples)]
 
     def _answer(self, request: GenerationRequest) -> Generation:
-        if self.fail_with:
-            raise self.fail_with.pop(0)
         if not self.available:
             raise LLMUnavailable("The LLM is not available.")
+        failures = self.fail_questions if request.is_question else self.fail_with
+        if failures:
+            raise failures.pop(0)
+        if request.is_question:
+            return self._reply(request, self._yes(request))
         draws = tuple(map(Draw, self._texts(request)))
         usage = Usage(prompt_tokens=8, completion_tokens=sum(len(d.text.split()) for d in draws))
         model = request.model or self.model
         return Generation(draws, model, usage)
+
+    def _yes(self, request: GenerationRequest) -> float | None:
+        return self.yes
+
+    def _reply(self, request: GenerationRequest, yes: float | None) -> Generation:
+        """Reply to a yes-or-no question."""
+        tokens = {"Maybe": -0.1, "Well": -3.0} if yes is None else {"Yes": _log(yes), " no": _log(1 - yes)}
+        draw = Draw("Yes" if yes else "Maybe", first_tokens=tokens)
+        return Generation((draw,), request.model or self.model, Usage(prompt_tokens=8, completion_tokens=1))
+
+
+def _log(probability: float) -> float:
+    return math.log(max(probability, 1e-9))
 
 
 class FakeEmbedder:

@@ -15,6 +15,7 @@ from service.embedding.port import Embedder
 from service.jobs.calibrator import Calibrator, Comparing, Drawer, Embedding, RetryPolicy
 from service.jobs.model import JobOptions
 from service.jobs.store import SqlJobs
+from service.llm.ask import Asker
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import Sampling
 from service.scoring.score import Serving
@@ -41,7 +42,7 @@ class Pipeline:
         serving = Serving(num_samples, Sampling(), Sampling())
         self.drawer = Drawer(llm, embedder, jobs, serving, patience=QUICK)
         self.embedding = Embedding(embedder, jobs, patience=QUICK)
-        comparing = Comparing(Comparer(llm), jobs, patience=QUICK)
+        comparing = Comparing(Comparer(Asker(llm)), jobs, patience=QUICK)
         self.calibrator = Calibrator(
             jobs, calibrations, self.drawer, self.embedding, comparing, resamples=FEW
         )

@@ -68,10 +68,10 @@ async def test_job_waits_for_an_unavailable_server(bench: Bench) -> None:
 
 async def test_refused_row_is_compared_by_words(bench: Bench) -> None:
     error = LLMError("too long", llm_status=400)
-    bench.llm.fail_with = [error]
+    bench.llm.fail_questions = [error, error]
     calibration_, _ = await bench.run(made_rows(), BY_LLM)
     assert calibration_.fingerprint.kernel == "llm"
-    bench.llm.fail_with = [error] * 1000
+    bench.llm.fail_questions = [error] * 1000
     with pytest.raises(LLMError, match="too long"):
         await bench.run(made_rows(13), BY_LLM)
 

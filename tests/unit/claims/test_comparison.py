@@ -13,9 +13,9 @@ from service.claims.comparison import (
     RULE,
     UNRELATED,
     Comparer,
-    probability_of_yes,
 )
 from service.errors import DeadlineExceeded, LLMBadResponse
+from service.llm.ask import Asker, probability_of_yes
 from service.llm.port import GenerationRequest, LLMIdentity
 from tests.support.comparing import ComparingLLM, Same
 
@@ -24,7 +24,7 @@ QUESTION = "Which planet is the largest?"
 
 def compared(texts: list[str], same: Same, **more: object) -> tuple[np.ndarray, ComparingLLM]:
     llm = ComparingLLM(same)
-    found = asyncio.run(Comparer(llm).compare(QUESTION, texts, **more))  # type: ignore[arg-type]
+    found = asyncio.run(Comparer(Asker(llm)).compare(QUESTION, texts, **more))  # type: ignore[arg-type]
     return found.same, llm
 
 
@@ -39,7 +39,7 @@ def test_the_smaller_probability_of_both_orders_counts() -> None:
     assert sorted(llm.compared) == sorted(
         [("Jupiter", "Saturn"), ("Saturn", "Jupiter"), (UNRELATED, "Jupiter"), (UNRELATED, "Saturn")]
     )
-    assert {request.sampling.max_tokens for request in llm.requests} == {1}
+    assert {request.sampling.max_tokens for request in llm.questions} == {1}
 
 
 def test_an_answer_is_compared_by_one_of_equal_words() -> None:
@@ -50,7 +50,7 @@ def test_an_answer_is_compared_by_one_of_equal_words() -> None:
 
 def test_the_prompt_begins_with_the_rule_and_the_examples() -> None:
     _, llm = compared(["Jupiter", "Saturn"], never)
-    wires = [request.wire for request in llm.requests]
+    wires = [request.wire for request in llm.questions]
     beginnings = [wire.parts["messages"][:-1] for wire in wires if wire is not None]
     assert all(turns == beginnings[0] for turns in beginnings)
     assert beginnings[0][0]["content"].startswith(RULE)
@@ -82,7 +82,7 @@ def test_the_most_important_texts_are_compared() -> None:
 
 async def test_a_long_comparison_leaves_turns_to_another() -> None:
     llm = ComparingLLM(never)
-    comparer = Comparer(llm, at_once=2)
+    comparer = Comparer(Asker(llm, at_once=2))
     long = asyncio.ensure_future(comparer.compare(QUESTION, [f"t{i}" for i in range(30)], most=30))
     while not llm.compared:
         await asyncio.sleep(0)
@@ -95,13 +95,13 @@ class Silent(ComparingLLM):
     """Does not know the name of its model before it has answered."""
 
     def identity(self, request: GenerationRequest) -> LLMIdentity:
-        return replace(super().identity(request), answered=bool(self.requests))
+        return replace(super().identity(request), answered=False)
 
 
 def test_only_one_known_reply_is_asked_for_again_if_the_model_has_not_answered_yet() -> None:
-    first = asyncio.run(Comparer(ComparingLLM(never)).compare(QUESTION, ["a1", "b2", "c3"]))
+    first = asyncio.run(Comparer(Asker(ComparingLLM(never))).compare(QUESTION, ["a1", "b2", "c3"]))
     again = Silent(never)
-    asyncio.run(Comparer(again).compare(QUESTION, ["a1", "b2", "c3"], known=first.replies))
+    asyncio.run(Comparer(Asker(again)).compare(QUESTION, ["a1", "b2", "c3"], known=first.replies))
     assert len(again.compared) == 1
 
 
@@ -109,7 +109,7 @@ def test_a_deadline_ends_it() -> None:
     async def scenario() -> None:
         llm = ComparingLLM(never, gate=asyncio.Event())
         with pytest.raises(DeadlineExceeded):
-            await Comparer(llm).compare(QUESTION, ["a1", "b2"], deadline_s=0.01)
+            await Comparer(Asker(llm)).compare(QUESTION, ["a1", "b2"], deadline_s=0.01)
         assert llm.active == 0
 
     asyncio.run(scenario())
@@ -138,7 +138,7 @@ def test_the_unrelated_sentence_as_an_answer_is_not_compared() -> None:
 
 def test_silent_pairs_are_asked_again() -> None:
     llm = ComparingLLM(lambda *_: None)
-    comparer = Comparer(llm)
+    comparer = Comparer(Asker(llm))
 
     async def scenario() -> float:
         silent = await comparer.compare(QUESTION, ["a1", "b2"])
@@ -158,4 +158,4 @@ def test_two_models_do_not_compare_the_answers_to_one_question() -> None:
 
     llm.same = another_in_the_end
     with pytest.raises(LLMBadResponse):
-        asyncio.run(Comparer(llm).compare(QUESTION, ["a1", "b2"]))
+        asyncio.run(Comparer(Asker(llm)).compare(QUESTION, ["a1", "b2"]))
