@@ -177,8 +177,8 @@ test-clients: $(VENV)/.installed-dev $(WEIGHTS)/.small $(CLIENTS_VENV)/.installe
 	$(PY) -m pytest tests/clients tests/docs -m clients -n $(WORKERS) --dist loadscope $(ARGS)
 
 bench: $(VENV)/.installed-dev $(WEIGHTS)/.small $(WEIGHTS)/.mpnet $(VLLM_VENV)/.installed
-	for b in fit_speed rows_needed learning_curves overload overhead out_of_distribution nulls evidence claims \
-	  selective_worlds dropin draws scaling few_verdicts; do echo "== $$b"; $(PY) -m benchmarks.$$b || exit 1; done
+	for b in fit_speed rows_needed overload overhead out_of_distribution nulls evidence claims \
+	  selective_worlds dropin draws scaling self_check; do echo "== $$b"; $(PY) -m benchmarks.$$b || exit 1; done
 
 # UQLM and LM-Polygraph on the recorded answers, in an environment of their own.
 $(RIVALS_VENV)/.installed: benchmarks/rivals-requirements.txt

@@ -13,12 +13,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from service.calibration.default import PRIOR_WEIGHT, packaged
+from service.calibration.calibration import PRIOR_WEIGHT
 from service.calibration.labels import Judged, LabelledRows
 from service.calibration.material import all_texts, assemble
 from service.calibration.rows import DevRow
 from service.claims.verdicts import correct
-from service.embedding.port import FACTS, PAPER, EmbedderIdentity, Kernel
+from service.embedding.port import FACTS, PAPER, Kernel
 from service.llm.port import Draw
 from service.spectral.correctness_model import (
     fit_correctness,
@@ -44,9 +44,9 @@ LOCAL = {
     QWEN_DEV: "Qwen2.5-Coder-1.5B, TriviaQA dev",
     QWEN_NQ: "Qwen2.5-Coder-1.5B, Natural Questions",
 }
-OTHER = {TEST: DEV, DEV: TEST}
+OTHER = {TEST: DEV, DEV: TEST, QWEN: EVERYDAY, EVERYDAY: QWEN}
+P_TRUE = {QWEN: "ptrue_triviaqa_test_qwen1.5b", EVERYDAY: "ptrue_everyday_qwen1.5b"}  # self-checks
 D = 768
-MPNET = EmbedderIdentity("all-mpnet-base-v2", "", D, "float32")
 FOLDS = 5
 
 
@@ -64,7 +64,7 @@ def titles() -> dict[str, str]:
 
 def tokenizer_of(name: str) -> Any | None:
     """Return the tokenizer of the LLM of a set; None if it is not in data/weights."""
-    llm = "SmolLM2" if name in OTHER else "Qwen2.5"
+    llm = "SmolLM2" if name in (TEST, DEV) else "Qwen2.5"
     path = next(WEIGHTS.glob(f"{llm}*/tokenizer.json"), None)
     if path is None:
         return None
@@ -73,7 +73,7 @@ def tokenizer_of(name: str) -> Any | None:
     return Tokenizer.from_file(str(path))
 
 
-def embedded(texts: Sequence[str], name: str = MPNET.name) -> dict[str, np.ndarray]:
+def embedded(texts: Sequence[str], name: str = "all-mpnet-base-v2") -> dict[str, np.ndarray]:
     """Return the vectors of the texts; an empty dict without the weights."""
     path = WEIGHTS / name
     if not path.exists() or not texts:
@@ -277,18 +277,11 @@ def recorded(name: str, kernel: Kernel = FACTS) -> Recorded:
 
 
 @cache
-def default_for(name: str, m: int, kernel: Kernel = FACTS) -> tuple[EvidenceMap, Prior]:
-    """Return an evidence map fitted without this file, and the prior made from it.
+def known_for(name: str, m: int, kernel: Kernel = FACTS) -> tuple[EvidenceMap, Prior]:
+    """Return an evidence map fitted on the other file of the same LLM, and the prior made from it.
 
-    For SmolLM2's files it is the map fitted on the other file, because the packaged default was fitted on
-    both; for other files it is the packaged default. Qwen's TriviaQA files have the questions and references
-    of SmolLM2's. m = 0: the map for one answer. The other file's map is for at most its number of samples.
+    m = 0: the map for one answer. The map is for at most the other file's number of samples.
     """
-    if name not in OTHER:
-        default = packaged(kernel)
-        prior = default.prior("evidence", max(m, 1))
-        assert prior is not None
-        return default.under(MPNET).evidence[max(m, 1)], prior
     other = recorded(OTHER[name], kernel)
     rows = other.material(min(max(m, 1), other.num_samples)).rows
     map_ = fit_evidence(rows).map

@@ -4,12 +4,12 @@
 
 The target creates .venv-rivals with both packages; benchmarks/rivals_scores.py runs there and calls their
 classes. Each row's `answer` is judged by m = 0, 3, 10, 20 samples, as far as they exist; verdicts are the
-recorded ones if a set has them, else by words. "Without a verdict" uses the evidence map of `default_for`;
-with "own labels" map and model are cross-validated and the map is shrunk to that one (means over `SEEDS`
-divisions). The kernel is `facts` or, if noted, the cosine. The log-probability of an answer is recorded, or
-taken from a sample with the same text; rows without one are left out. Intervals are bootstraps over rows;
-differences are paired. Needs ../shared/data and, in data/weights, the embedders and, for sets without numbers
-of tokens, the tokenizer of the LLM; takes about ten minutes.
+recorded ones if a set has them, else by words. Map and model of P(correct) are cross-validated, and the map
+is shrunk to that of another set of the same LLM (means over `SEEDS` divisions). The kernel is `facts` or, if
+noted, the cosine. The log-probability of an answer is recorded, or taken from a sample with the same text;
+rows without one are left out. Intervals are bootstraps over rows; differences are paired. Needs
+../shared/data and, in data/weights, the embedders and, for sets without numbers of tokens, the tokenizer of
+the LLM; takes about ten minutes.
 """
 
 import json
@@ -32,13 +32,13 @@ from benchmarks.recorded_evidence import (
     TEST,
     WEIGHTS,
     Recorded,
-    default_for,
+    known_for,
     titles,
     tokenizer_of,
 )
 from lab.text_scores import num_words
 from service.embedding.port import FACTS, PAPER, Kernel
-from service.spectral.correctness_model import NO_VERDICTS, stratified_folds
+from service.spectral.correctness_model import stratified_folds
 from service.spectral.dev_set import served_lambda_max
 from service.spectral.reliability import auroc, resampled_aurocs
 from service.spectral.resampling import ResampleCounts, percentile_interval
@@ -47,7 +47,7 @@ SIZES = (0, 3, 10, 20)
 SEEDS = 10
 RESAMPLES = 2000
 VENV = ROOT / ".venv-rivals" / "bin" / "python"
-OURS, WITHOUT, BEST = "Eigencal", "P(correct), without a verdict", "P(correct), own labels"
+OURS, BEST = "Eigencal", "P(correct), own labels"
 Scores = dict[str, np.ndarray]
 
 
@@ -63,13 +63,12 @@ def by_kernel(name: str, data: Recorded, m: int, kernel: Kernel) -> Scores:
     material = data.material(m)
     lambda_max = {
         "lambda_max, raw": material.rows.eigenvalues[:, 0],
-        "lambda_max, default": served_lambda_max(default_for(name, m, kernel)[0], material.rows),
+        "lambda_max, other set": served_lambda_max(known_for(name, m, kernel)[0], material.rows),
     }
-    map_, prior = default_for(name, m, kernel)
+    _, prior = known_for(name, m, kernel)
     labelled = [material.held_out(seed, prior=prior)[0] for seed in range(SEEDS)]
     columns = {
         **(lambda_max if m else {}),
-        WITHOUT: NO_VERDICTS.predict(material.judged.columns(map_)),
         BEST: np.mean(labelled, axis=0),
     }
     return {f"{score}{'' if kernel == FACTS else ', cosine'}": column for score, column in columns.items()}
@@ -175,7 +174,7 @@ def tables(name: str, scores: dict[int, dict[str, Scores]], right: np.ndarray) -
     for (package, score), by_size in figures.items():
         cells = [bracket(by_size[m].value, by_size[m].drawn) if m in by_size else "" for m in scores]
         print(f"| {package} | {score} | {' | '.join(cells)} |")
-    for of_ours in (BEST, WITHOUT):
+    for of_ours in (BEST,):
         print(f"\n{name}: {of_ours}, less the score\n\n{head}\n{line}")
         best = figures[OURS, of_ours]
         for (package, score), by_size in figures.items():

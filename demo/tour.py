@@ -37,6 +37,9 @@ LLM_DEFAULTS = {
     "EIGENCAL_PROMPT_TEMPLATE": PROMPT_TEMPLATE,
     "EIGENCAL_MAX_TOKENS": "64",
     "EIGENCAL_STOP": r'["\n"]',
+    # It cannot judge answers, and its answers to everyday questions are recorded.
+    "EIGENCAL_SELF_CHECK": "false",
+    "EIGENCAL_GET_TO_KNOW": "false",
 }
 ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # address to reach such a service locally
 NAME = "everyday questions"  # of the calibration

@@ -28,7 +28,6 @@ from service.calibration.calibration import (
     service_fingerprint,
     with_embedder,
 )
-from service.calibration.default import packaged
 from service.calibration.files import UploadLimits
 from service.calibration.store import SqlCalibrations
 from service.claims.comparison import Compare, Comparer, compared_by
@@ -36,7 +35,16 @@ from service.console import routes as console
 from service.embedding.port import Embedder
 from service.errors import EigencalError, EmbedderUnavailable
 from service.gateways import verify
-from service.jobs.calibrator import Calibrator, Comparing, Drawer, Embedding, LivePriority, RetryPolicy
+from service.jobs.calibrator import (
+    Calibrator,
+    Checking,
+    Comparing,
+    Drawer,
+    Embedding,
+    LivePriority,
+    RetryPolicy,
+)
+from service.jobs.knowing import GetToKnow
 from service.jobs.model import (
     CalibrateForm,
     CalibrateRequest,
@@ -173,6 +181,7 @@ def job_setup(settings: Settings, llm: HttpLanguageModel, serving: Serving) -> S
             "kernel": settings.kernel,
             # Left out otherwise, as in jobs from before there was this setting.
             **({"compare": settings.compare} if settings.compare == "llm" else {}),
+            "self_check": settings.self_check,
         },
         {
             **identity.parts(),
@@ -280,13 +289,15 @@ def build_replica(
     patience: RetryPolicy | None = None,
     intervals: Intervals = DEFAULT_INTERVALS,
     compare: Compare = "embeddings",
+    self_check: bool = True,
     resamples: Resamples = DEFAULT_RESAMPLES,
 ) -> Replica:
     """Return the store and the jobs of one replica, not started.
 
     Jobs draw with `slots` concurrent requests, on all replicas together, after `live` scores. `own_keys`
     returns the keys of the fingerprints of the present set-up; `setup`: its settings.
-    `compare`: by what answers are compared where a job does not say.
+    `compare`, `self_check`: how answers are compared, and whether the LLM checks them, where a job does not
+    say.
     `engine`: None for DBOS, with its tables next to the store. Raises ValueError for a URL that is neither
     SQLite nor Postgres.
     """
@@ -317,8 +328,17 @@ def build_replica(
         wait_s=intervals.beat_s,
     )
 
+    checking = Checking(asker, store, live_priority=waiting(), patience=patience, wait_s=intervals.beat_s)
     calibrator = Calibrator(
-        store, calibrations, drawer, embedding, comparing, compare=compare, resamples=resamples
+        store,
+        calibrations,
+        drawer,
+        embedding,
+        comparing,
+        checking,
+        compare=compare,
+        self_check=self_check,
+        resamples=resamples,
     )
 
     steps = JobSteps(
@@ -419,6 +439,7 @@ def create_app(
             live=live,
             own_keys=partial(own_keys, serving, llm, embedder, settings.compare),
             compare=settings.compare,
+            self_check=settings.self_check,
             resamples=resamples,
         )
     kept = ScoreCache(store.kept, keep_s=settings.score_ttl_s)
@@ -467,8 +488,8 @@ def create_app(
         store.calibrations,
         live=live,
         compare=settings.compare,
+        self_check=settings.self_check,
         asker=Asker(llm, max(1, int(settings.llm_slots * QUESTIONS_SHARE))),
-        default=packaged(embedder.kernel) if settings.default_calibration else None,
         claims=ClaimScorer(settings.claims_from_characters, threads=threads),
         threads=threads,
     )
@@ -489,6 +510,9 @@ def create_app(
         abstain_text=settings.abstain_text,
     )
     parts = [metrics, threads, uploads, embedder, llm, chat.upstream, store, api_keys, kept, chat.scorer]
+    if settings.get_to_know:
+        asked = partial(own_fingerprints, serving, llm, embedder, settings.compare)
+        parts.append(GetToKnow(store.jobs, store.calibrations, llm, serving, asked, scorer.choice))
     if events is not None:
         parts.insert(0, events)
     app = OpenApiApp(

@@ -106,8 +106,10 @@ class Settings(BaseSettings):
         "can decide.",
     )
 
-    default_calibration: bool = Field(
-        True, description="Use the default calibration if no other fits; false: raw values."
+    get_to_know: bool = Field(
+        True,
+        description="Ask an LLM that the service meets for the first time the "
+        "[bundled questions](calibrating.md#getting-to-know-the-llm), for a first calibration.",
     )
 
     claims_from_characters: int = Field(
@@ -156,6 +158,11 @@ class Settings(BaseSettings):
         "embeddings",
         description="`llm`: the LLM also [compares](calibrating.md#which-compare) distinct answers; "
         "`EIGENCAL_KERNEL` is ignored. `compare` of a request takes precedence.",
+    )
+    self_check: bool = Field(
+        True,
+        description="Ask the LLM with one token whether the judged text is correct "
+        "([self-check](scoring.md#self-check)). `self_check` of a request takes precedence.",
     )
     embedder_url: str = Field(
         "",

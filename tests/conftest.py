@@ -23,6 +23,8 @@ if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOM and "TMPDIR" not i
     os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 # One thread: spectra are small, and the cores are needed by tests that start servers.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Only its own tests wait for it.
+os.environ.setdefault("EIGENCAL_GET_TO_KNOW", "false")
 # The duration of an example depends on the machine.
 hypothesis_settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]

@@ -1,1 +1,1 @@
-"""Developer tools: the contract, the settings table, the default calibration and deployment checks."""
+"""Developer tools: the contract, the settings table and deployment checks."""

@@ -1,4 +1,4 @@
-"""Recorded data sets as rows of a calibration, for `tools.default_calibration` and the benchmarks.
+"""Recorded data sets as rows of a calibration, for tests of figures.
 
 Texts without a recorded vector are embedded: one in twelve of SmolLM2's answers, and all of Qwen's.
 """

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -17,16 +18,20 @@ from service.spectral.conformal import ConformalReference
 from service.spectral.correctness_model import (
     AGREEMENT,
     FEATURES_OF_TOKENS,
+    SELF_CHECK,
     CorrectnessModel,
     agreement,
     logit_probability,
+    logit_self_check,
 )
 from service.spectral.evidence import EvidenceMap
+from service.spectral.fit import Prior
 from service.spectral.selective import SelectiveCounts
 from service.spectral.spectrum import DepolarizedMap, TemperatureMap
 
 Unit = Literal["answer", "claim"]
 CALLER = "caller"
+PRIOR_WEIGHT = 30.0  # number of labelled rows that the bundled questions count as (method, section 9)
 SERVICE = "service"
 
 
@@ -39,7 +44,8 @@ class Fingerprint:
     `evidence`: the source of the log-probabilities used in the fit: "token_sums" (the LLM server) or
     "supplied" (the caller); "" if the fit uses none. `unit`: the texts that are scored, whole answers or
     single claims of them. `kernel`: what answers are compared by. `comparer`: the LLM that compares them and
-    the version of its prompt; "" without such an LLM.
+    the version of its prompt; "" without such an LLM. `self_check`: the LLM whose self-checks P(correct)
+    uses, and the version of its prompt; "" without self-checks.
     """
 
     source: str
@@ -56,13 +62,14 @@ class Fingerprint:
     unit: Unit = "answer"
     kernel: Kernel = PAPER
     comparer: str = ""
+    self_check: str = ""
 
     def parts(self) -> dict[str, Any]:
         """Return the parts by name, with sampling parameters flattened to `sampling.temperature` etc."""
         flat = asdict(self)
         sampling = flat.pop("sampling")
         # Excluded: otherwise a server that stops sending log-probabilities would lose its parameters too.
-        del flat["evidence"]
+        del flat["evidence"], flat["self_check"]
         if self.unit == "answer":
             del flat["unit"]
         if self.kernel == PAPER:
@@ -72,8 +79,9 @@ class Fingerprint:
         return flat | {f"sampling.{k}": v for k, v in sorted(sampling.items())}
 
     def described(self) -> dict[str, Any]:
-        """Return the parts for display, with `evidence` if it was used."""
-        return self.parts() | ({"evidence": self.evidence} if self.evidence else {})
+        """Return the parts for display, with `evidence` and `self_check` if they were used."""
+        used = {"evidence": self.evidence, "self_check": self.self_check}
+        return self.parts() | {name: value for name, value in used.items() if value}
 
     def differs(self, other: "Fingerprint") -> list[str]:
         """Return the sorted names of the parts that differ; empty if the fingerprints match."""
@@ -166,22 +174,38 @@ class Selector:
         return self.map
 
 
-def answer_features(lambda_max: ArrayLike, probability: ArrayLike) -> dict[str, ArrayLike]:
-    """Return the feature column for a model of answers, (n,) or a scalar: see `agreement`.
+def answer_features(
+    lambda_max: ArrayLike, probability: ArrayLike, p_true: ArrayLike | None = None
+) -> dict[str, ArrayLike]:
+    """Return the feature columns for a model of answers, (n,) or scalars: see `agreement`.
 
-    lambda_max: of the spectrum under `Selector.map`; probability: p(y) of the judged text under it.
+    lambda_max: of the spectrum under `Selector.map`; probability: p(y) of the judged text under it; p_true:
+    its self-check, None if unknown.
     """
-    return {AGREEMENT: agreement(lambda_max, probability)}
+    return {AGREEMENT: agreement(lambda_max, probability)} | check_feature(p_true)
 
 
-def claim_features(probability: ArrayLike, entropy: ArrayLike) -> dict[str, ArrayLike]:
-    """Return the feature columns for a model of claims, (n,) each. p(y) is in [0, 1], entropy in nats."""
-    return {"logit_probability": logit_probability(probability), "entropy": entropy}
+def claim_features(
+    probability: ArrayLike, entropy: ArrayLike, p_true: ArrayLike | None = None
+) -> dict[str, ArrayLike]:
+    """Return the feature columns for a model of claims, (n,) each.
+
+    p(y) is in [0, 1], entropy in nats. p_true: the self-checks of the claims, None if unknown.
+    """
+    return {
+        "logit_probability": logit_probability(probability),
+        "entropy": entropy,
+    } | check_feature(p_true)
+
+
+def check_feature(p_true: ArrayLike | None) -> dict[str, ArrayLike]:
+    """Return the feature column of the self-checks (n,), or none if they are unknown."""
+    return {} if p_true is None else {SELF_CHECK: logit_self_check(p_true)}
 
 
 def token_features(
     fact_logprob: NDArray[np.float64], least_logprob: NDArray[np.float64], logprob: NDArray[np.float64]
-) -> dict[str, NDArray[np.float64]]:
+) -> dict[str, ArrayLike]:
     """Return the feature columns for a model of claims without drawn answers: log-probabilities (n,)."""
     return dict(zip(FEATURES_OF_TOKENS, (fact_logprob, least_logprob, logprob), strict=True))
 
@@ -190,6 +214,14 @@ Method = Literal["depolarized", "temperature", "evidence"]
 # Options of callers: a map or the best of several, and when to activate it.
 MethodOption = Literal["depolarized", "temperature", "evidence", "both", "auto"]
 ActivateOption = Literal["if_better", "always", "never"]
+
+
+@dataclass(frozen=True, slots=True)
+class Curvature:
+    """The optimum (p,) of a map's parameters on n rows, and the Hessian (p, p) of the mean risk there."""
+
+    optimum: tuple[float, ...]
+    hessian: tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +238,9 @@ class Calibration:
     `selectors`: by number of answers, including 0, if the verdicts on the rows allow a model of P(correct).
     `recommended`: the number of answers that the report recommends; None without a recommendation.
 
+    `bundled`: fitted on the bundled questions; then `curvatures` are the optima of all maps by method and
+    number of answers, for the priors of later fits.
+
     `reference`: the rows' prompts, for the out-of-distribution check; None in lists, which do not load it.
     """
 
@@ -220,6 +255,8 @@ class Calibration:
     evidence: Mapping[int, EvidenceMap] = field(default_factory=dict)
     selectors: Mapping[int, Selector] = field(default_factory=dict)
     recommended: int | None = None
+    bundled: bool = False
+    curvatures: Mapping[str, Mapping[int, Curvature]] = field(default_factory=dict)
     reference: ConformalReference | None = field(default=None, compare=False, repr=False)
 
     def headline(self) -> DepolarizedMap:
@@ -237,6 +274,15 @@ class Calibration:
             }
             for m, map_ in sorted(self.evidence.items())
         ]
+
+    def prior(self, method: str, num_samples: int) -> Prior | None:
+        """Return the prior of a map for later fits on rows of the same LLM; None without `curvatures`."""
+        of_method = self.curvatures.get(method)
+        if not of_method:
+            return None
+        nearest = min(of_method, key=lambda size: abs(math.log(size / num_samples)))
+        curvature = of_method[nearest]
+        return Prior(np.array(curvature.optimum), np.array(curvature.hessian), PRIOR_WEIGHT)
 
     def map_for(self, num_samples: int, missing_mass: float | None = None) -> DepolarizedMap | TemperatureMap:
         """Return the map for a number of answers.

@@ -21,6 +21,7 @@ from service.calibration.calibration import Calibration
 from service.calibration.fitting import FOLDS, METHODS, Fitted, Stream
 from service.calibration.labels import Judged, LabelledRows
 from service.spectral.correctness_model import (
+    SELF_CHECK,
     fit_correctness,
     held_out_predictions,
     log_losses,
@@ -234,6 +235,7 @@ class CrossValidated:
 
     def __init__(self, fitted: Fitted, *, seed: int = 0, resamples: Resamples = DEFAULT) -> None:
         self.split, self.fitted, self.priors = Split(fitted.rows), fitted.maps, fitted.priors
+        self.models = fitted.models
         self.seed, self.resamples = seed, resamples
         self._first_answers: dict[int, AtSize] = {}
 
@@ -304,13 +306,17 @@ class CrossValidated:
         """Return P(correct) (n,) of the texts judged here, by the model of another calibration.
 
         It uses the first answers, up to the number that the calibration serves. None if the calibration has
-        no model for this number, or if its model needs log-probabilities and these rows have none.
+        no model for this number, or if its model needs log-probabilities or self-checks and these rows have
+        none.
         """
         size = min(self.split.material.num_samples, calibration.num_samples)
         selector, rows = calibration.selectors.get(size), self.split.rows.at(size, one_text=True)
         if selector is None or selector.map is None:
             return None
         if isinstance(selector.map, EvidenceMap) and rows.rows.missing_mass is None:
+            return None
+        is_checked = SELF_CHECK in selector.model.features
+        if is_checked and calibration.fingerprint.self_check != self.split.rows.checked_by:
             return None
         return selector.model.predict(rows.columns(selector.map))
 
@@ -366,7 +372,8 @@ class CrossValidated:
                 key: np.concatenate([np.asarray(part[key]) for part in features])[order]
                 for key in features[0]
             }
-            outcome = fit_correctness(merged, judged.right, fold, groups=judged.groups)
+            known = self.models.get(num_samples)
+            outcome = fit_correctness(merged, judged.right, fold, groups=judged.groups, known=known)
             if outcome.why_none == "one_kind" and num_samples:
                 kind = "right" if outcome.num_right else "wrong"
                 why_none = f"all {judged.right.size} answers are {kind}"

@@ -1,7 +1,7 @@
 """Fitting a calibration on labelled rows: maps, evidence, P(correct) and thresholds (method, section 8)."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from enum import IntEnum
 from functools import partial
 from typing import TypeVar
@@ -9,12 +9,12 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from service.calibration.calibration import Calibration, Method, Selector
-from service.calibration.labels import Judged, LabelledRows
-from service.calibration.material import DevSet
+from service.calibration.calibration import Calibration, Curvature, Method, Selector
+from service.calibration.labels import Judged, LabelledRows, fitted_sizes
 from service.errors import InvalidDevData
 from service.spectral.correctness_model import (
     CorrectnessFit,
+    CorrectnessModel,
     fit_correctness,
     stratified_folds,
 )
@@ -28,6 +28,8 @@ from service.spectral.fit import (
     fit_depolarized,
     fit_temperature,
     no_prior,
+    objective,
+    point_of,
 )
 from service.spectral.resampling import one_of_each
 from service.spectral.selective import selective_counts
@@ -39,7 +41,6 @@ Map = TypeVar("Map", DepolarizedMap, EvidenceMap)
 OnDone = Callable[[int, int], None]  # number done, total number
 METHODS: tuple[Method, ...] = ("temperature", "depolarized")  # methods without log-probabilities
 WHOLE = 1000  # units of the progress of a fit
-MAX_FITTED = 64  # with more answers, only about this many numbers on a geometric grid are fitted
 FOLDS = 5  # folds of the rows; a map and a model of the other folds predict each row
 
 
@@ -108,7 +109,7 @@ class Fitted:
     """The result of a fit.
 
     rows: the full rows; maps: fitted on them. method: the chosen method. decided: the fits by number of
-    answers. priors: the priors of the maps.
+    answers. priors: the priors of the maps. models: known models of P(correct), the priors of theirs.
     """
 
     rows: LabelledRows
@@ -116,6 +117,7 @@ class Fitted:
     method: Method
     decided: Mapping[int, OperatingPoint]
     priors: PriorSource = no_prior
+    models: Mapping[int, CorrectnessModel] = field(default_factory=dict)
 
     @property
     def parameters(self) -> dict[int, DepolarizedMap]:
@@ -136,34 +138,42 @@ class Fitted:
 
 
 def fit_all(
-    material: DevSet,
+    rows: LabelledRows,
     option: str,
     *,
     active: Calibration | None = None,
     seed: int = 0,
-    priors: PriorSource = no_prior,
+    known: Calibration | None = None,
     progress: OnDone | None = None,
 ) -> Fitted:
     """Fit all maps on the full rows, and the chosen map for each number of their first answers.
 
     option: a method; "both": the better of the two without log-probabilities; "auto": the best of all.
     Blocks for seconds to minutes of linear algebra. Equal seeds give equal results. Raises InvalidDevData if
-    "evidence" is asked for and rows lack log-probabilities.
+    "evidence" is asked for and rows lack log-probabilities. known: the same LLM's calibration on the bundled
+    questions, whose fits are the priors.
     """
-    rows = LabelledRows(material)
+    priors = no_prior if known is None else known.prior
     if option == "evidence" and (reason := rows.why_no_evidence()):
         raise InvalidDevData(reason)
     maps = fit_maps(
         rows.dev,
-        material.num_samples,
+        rows.material.num_samples,
         groups=rows.groups,
         active=active,
         seed=seed,
         priors=priors,
     )
     method = _chosen(option, maps.risks)
-    decided = fit_points(rows, method, rng=rng(seed, Stream.SELECTORS), priors=priors, progress=progress)
-    return Fitted(rows, maps, method, decided, priors)
+    models: dict[int, CorrectnessModel] = {}
+    if known is not None and (known.method == "evidence") == (method == "evidence"):
+        models = {m: selector.model for m, selector in known.selectors.items()}
+    if known is not None and known.fingerprint.self_check != rows.checked_by:
+        models = {}
+    decided = fit_points(
+        rows, method, rng=rng(seed, Stream.SELECTORS), priors=priors, models=models, progress=progress
+    )
+    return Fitted(rows, maps, method, decided, priors, models)
 
 
 def _chosen(option: str, risks: Mapping[str, Floats]) -> Method:
@@ -208,6 +218,7 @@ def fit_points(
     *,
     rng: np.random.Generator,
     priors: PriorSource = no_prior,
+    models: Mapping[int, CorrectnessModel] | None = None,
     progress: OnDone | None = None,
 ) -> dict[int, OperatingPoint]:
     """Fit the maps, P(correct) and the selectors on the full rows, by number of first answers.
@@ -223,27 +234,23 @@ def fit_points(
     full = rows.at(num_samples)
     fold = stratified_folds(full.right, FOLDS, rng, full.groups)
     one_per_group = None if full.groups is None else one_of_each(full.groups, rng)
-    sizes = [*([1] if method == "evidence" else []), *fitted_sizes(num_samples)]
+    sizes = [size for size in fitted_sizes(num_samples) if size > 1 or method == "evidence"]
     own, decided = rows.at(0) if rows.serves_none else None, dict[int, OperatingPoint]()
     for done, size in enumerate(sizes, start=1):
         judged = full if size == num_samples else rows.at(size)
         fit_map = partial(fit, method=kind, prior=priors(kind, size))
-        fitted = _decided(judged, fold, fit_map, one_per_group)
+        fitted = _decided(judged, fold, fit_map, one_per_group, (models or {}).get(size))
         decided[size] = replace(fitted, plain=_plain(method, judged.rows, fitted.map, size, priors))
         if progress is not None:
             progress(done, len(sizes))
     if own is not None:
         fit_map = partial(fit, method="evidence", prior=priors("evidence", 1))
         one_per_group = None if own.groups is None else one_of_each(own.groups, rng)
-        decided = {0: _decided(own, fold[own.places], fit_map, one_per_group), **decided}
+        decided = {
+            0: _decided(own, fold[own.places], fit_map, one_per_group, (models or {}).get(0)),
+            **decided,
+        }
     return decided
-
-
-def fitted_sizes(num_samples: int) -> list[int]:
-    """Return the numbers of answers to fit, ascending from 2: all up to `num_samples`, or a grid."""
-    if num_samples <= MAX_FITTED:
-        return list(range(2, num_samples + 1))
-    return sorted({int(m) for m in np.rint(np.geomspace(2, num_samples, MAX_FITTED))})
 
 
 def _plain(
@@ -257,6 +264,21 @@ def _plain(
     if method == "temperature":
         return DepolarizedMap(fit_temperature(rows, prior=priors(method, size)).map.temperature, 0.0)
     return fit_depolarized(rows, prior=priors("depolarized", size)).map
+
+
+def curvatures(rows: LabelledRows) -> dict[str, dict[int, Curvature]]:
+    """Return the optimum of each map by method and number of answers, for priors. Blocks for seconds."""
+    found: dict[str, dict[int, Curvature]] = {}
+    for size in fitted_sizes(rows.material.num_samples):
+        dev = rows.at(size).rows
+        methods: list[Method] = [*METHODS] if size > 1 else []
+        methods += ["evidence"] if dev.missing_mass is not None else []
+        for method in methods:
+            optimum = point_of(fit(dev, method).map)
+            hessian = objective(dev, method)(optimum)[2]
+            row = Curvature(tuple(optimum.tolist()), tuple(map(tuple, hessian.tolist())))
+            found.setdefault(method, {})[size] = row
+    return found
 
 
 def interpolated(maps: Mapping[int, Map]) -> dict[int, Map]:
@@ -280,14 +302,18 @@ def _decided(
     fold: NDArray[np.int_],
     fit_map: Callable[[DevSpectra], AnyFit],
     counted: NDArray[np.int_] | None,
+    known: CorrectnessModel | None,
 ) -> OperatingPoint:
-    """Fit P(correct) and the selector. counted: one row of each group, for the bounds; None: all rows."""
+    """Fit P(correct) and the selector.
+
+    counted: one row of each group, for the bounds; None: all rows. known: the prior of the model.
+    """
     map_ = None if rows.tokens else fit_map(rows.rows).map
     columns, by_fold = rows.columns(map_), None
     if map_ is not None:
         # Neither the map nor the model that predicts a row has seen it. The promise depends on that.
         by_fold = [rows.columns(fit_map(rows.rows.take(fold != k)).map) for k in range(FOLDS)]
-    fit = fit_correctness(columns, rows.right, fold, by_fold=by_fold, groups=rows.groups)
+    fit = fit_correctness(columns, rows.right, fold, by_fold=by_fold, groups=rows.groups, known=known)
     selector = None
     if fit.model is not None and fit.held_out is not None:
         counted = np.arange(len(rows)) if counted is None else counted

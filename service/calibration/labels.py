@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from service.calibration.calibration import (
     JudgedTexts,
     answer_features,
+    check_feature,
     claim_features,
     token_features,
 )
@@ -24,6 +25,7 @@ from service.calibration.rows import DevRow, Verdict
 from service.claims.refusals import is_refusal, is_unanswered
 from service.claims.verdicts import correct, verdict
 from service.embedding.port import log_probabilities
+from service.spectral.correctness_model import logit_self_check, sigmoid
 from service.spectral.dev_set import (
     NO_OVERLAP,
     Answers,
@@ -43,6 +45,7 @@ from service.spectral.evidence import POSITIVE_ROUNDING, missing_mass
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
+MAX_FITTED = 64  # with more answers, only about this many numbers on a geometric grid are fitted
 Mask = NDArray[np.int_] | NDArray[np.bool_]
 
 
@@ -54,7 +57,7 @@ class Judged:
     Without drawn answers, the judged text takes the place of the only answer. right: (n,) verdicts. refused:
     (n,) True if the judged text, or most answers, refuse to answer. source: where the judged texts come from.
     groups: (n,), as `DevSet.full_groups`. tokens: features (n,) of claims without drawn answers. places: (n,)
-    positions in `LabelledRows`.
+    positions in `LabelledRows`. p_true: (n,) self-checks of the judged texts; None if they are not used.
     """
 
     rows: DevSpectra
@@ -64,7 +67,8 @@ class Judged:
     source: JudgedTexts
     places: NDArray[np.int_]
     groups: NDArray[np.int_] | None = None
-    tokens: Mapping[str, Floats] = field(default_factory=dict)
+    tokens: Mapping[str, ArrayLike] = field(default_factory=dict)
+    p_true: Floats | None = None
 
     def __len__(self) -> int:
         return self.right.size
@@ -79,7 +83,8 @@ class Judged:
             refused=self.refused[rows],
             places=self.places[rows],
             groups=None if self.groups is None else self.groups[rows],
-            tokens={name: column[rows] for name, column in self.tokens.items()},
+            tokens={name: np.asarray(column)[rows] for name, column in self.tokens.items()},
+            p_true=None if self.p_true is None else self.p_true[rows],
         )
 
     @property
@@ -98,20 +103,27 @@ class Judged:
         rows have none.
         """
         if map_ is None:
-            return self.tokens
+            return {**self.tokens, **check_feature(self.p_true)}
         p = born_probabilities(map_, self.texts)
         if self.groups is None:
-            return answer_features(served_lambda_max(map_, self.rows), p)
-        return claim_features(p, served_entropies(map_, self.rows))
+            return answer_features(served_lambda_max(map_, self.rows), p, self.p_true)
+        return claim_features(p, served_entropies(map_, self.rows), self.p_true)
 
 
 class LabelledRows:
-    """Verdicts, spectra and evidence of a material's full rows, for any number of their first answers."""
+    """Verdicts, spectra and evidence of a material's full rows, for any number of their first answers.
+
+    `p_true`: by full row, the self-check of each of its `texts_to_check` by text; None or absent if unknown.
+    Empty: P(correct) is fitted without self-checks. `checked_by`: as `Fingerprint.self_check`.
+    `why_unchecked`: why they are not used although they were asked for, else "".
+    """
 
     def __init__(self, material: DevSet) -> None:
         self.material = material
+        self.p_true: Sequence[Mapping[str, float | None]] = ()
+        self.checked_by = self.why_unchecked = ""
         self.groups = material.full_groups
-        self._rows = [material.rows[i] for i in material.full]
+        self._rows: list[DevRow] = [material.rows[i] for i in material.full]
         self._texts = [material.texts[i] for i in material.full]
         self._overlaps = [overlaps(material.answers[i]) for i in material.full]
         self._own = [_own(material, int(i)) for i in material.full]
@@ -119,6 +131,7 @@ class LabelledRows:
         problems = [weighted(answers) for answers in self._overlaps]
         self.dev = self._solved(problems, self._missing_mass(material.num_samples))
         self._of_all = self._dominant(problems)
+        self._leading = {material.num_samples: self._of_all}
         # Comparing texts takes longer than the rest; most answers stay dominant as others join them.
         self._verdicts: dict[tuple[int, int], bool] = {}
 
@@ -193,7 +206,7 @@ class LabelledRows:
         if num_samples == 0:
             return self._without_samples()
         problems = [weighted(row, np.arange(num_samples)) for row in self._overlaps]
-        answers = self._of_all if one_text else self._dominant(problems)
+        answers = self._of_all if one_text else self._leading_of(num_samples, problems)
         texts = [
             replace(problem, overlaps=replace(row, targets=row.cosines[[answer]] if own is None else own))
             for problem, row, own, answer in zip(problems, self._overlaps, self._own, answers, strict=True)
@@ -207,7 +220,52 @@ class LabelledRows:
             _source_of([cosines is not None for cosines in self._own], "dominant"),
             np.arange(len(self)),
             self.groups,
+            p_true=self._checks([(i, self._text(i, answer)) for i, answer in enumerate(answers)]),
         )
+
+    def row(self, i: int) -> DevRow:
+        """Return a full row."""
+        return self._rows[i]
+
+    def texts_to_check(self) -> list[list[str]]:
+        """Return the texts of each row that are judged for some number of answers."""
+        texts = [dict[str, None]() for _ in self._rows]
+        for size in [*([0] if self.serves_none else []), *fitted_sizes(self.material.num_samples)]:
+            if not size:
+                leading = [self._own_text(i)[1] for i in range(len(self))]
+            else:
+                leading = self._leading_of(size, [weighted(row, np.arange(size)) for row in self._overlaps])
+            for i, answer in enumerate(leading):
+                texts[i][self._text(i, answer)] = None
+        return [list(of_row) for of_row in texts]
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether 90 % of the rows have a self-check, so that P(correct) uses them."""
+        known = sum(any(t is not None for t in of_row.values()) for of_row in self.p_true)
+        return known >= FULL_SHARE * len(self)
+
+    def _checks(self, texts: Sequence[tuple[int, str]]) -> Floats | None:
+        """Return the self-checks (n,) of texts of rows; None if they are not used.
+
+        An unknown one is replaced by the one with the mean logit.
+        """
+        if not self.is_checked:
+            return None
+        known = np.array([self.p_true[i].get(text) for i, text in texts], dtype=np.float64)
+        mean = float(sigmoid(np.nanmean(logit_self_check(known))))
+        return np.where(np.isnan(known), mean, known)
+
+    def _leading_of(self, num_samples: int, problems: Sequence[Weighted]) -> list[int]:
+        if num_samples not in self._leading:
+            self._leading[num_samples] = self._dominant(problems)
+        return self._leading[num_samples]
+
+    def _text(self, i: int, answer: int) -> str:
+        """Return the judged text of a row: its claim or `answer`, else the distinct answer of this index."""
+        row = self._rows[i]
+        text: str = self._texts[i][answer] if row.answer is None else row.answer.strip()
+        return text
 
     def _without_samples(self) -> Judged:
         places = np.flatnonzero(~np.isnan(self._own_logprobs))
@@ -235,6 +293,7 @@ class LabelledRows:
             np.array(refused),
             _source_of([self._own[place] is not None for place in places], "first"),
             places,
+            p_true=self._checks([(place, self._own_text(place)[0]) for place in places.tolist()]),
         )
 
     def _claims_without_samples(self, places: Ints, groups: NDArray[np.int_]) -> Judged:
@@ -245,7 +304,8 @@ class LabelledRows:
         ones, zeros = np.ones((size, 1)), np.zeros(size)
         only = DevSpectra(ones, ones, zeros, np.ones(size, dtype=np.int_), self.material.dimension)
         refused = np.zeros(size, dtype=np.bool_)
-        return Judged(only, only, right, refused, "given", places, groups, tokens)
+        checks = self._checks([(place, self._text(place, -1)) for place in places.tolist()])
+        return Judged(only, only, right, refused, "given", places, groups, tokens, checks)
 
     def _own_text(self, i: int) -> tuple[str, int]:
         """Return the text of a row that is judged without samples, and its index among the distinct answers.
@@ -314,6 +374,13 @@ class LabelledRows:
                 return None
             masses.append(missing_mass(first, answers.index[:num_samples]))
         return np.array(masses)
+
+
+def fitted_sizes(num_samples: int) -> list[int]:
+    """Return the numbers of answers to fit, ascending from 1: all up to `num_samples`, or a grid."""
+    if num_samples <= MAX_FITTED:
+        return list(range(1, num_samples + 1))
+    return [1, *sorted({int(m) for m in np.rint(np.geomspace(2, num_samples, MAX_FITTED - 1))})]
 
 
 def _source_of(has_answer: Sequence[bool], other: JudgedTexts) -> JudgedTexts:

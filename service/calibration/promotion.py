@@ -27,6 +27,8 @@ _SILENT = (
     "figure and their decisions"
 )
 
+_UNCHECKED = "the active calibration uses self-checks, and these rows have none to judge it by"
+
 _BLIND = "the active calibration uses log-probabilities, and some of these rows have none to judge it by"
 
 
@@ -202,7 +204,11 @@ def _decide(
     """
     activated, reason = option == "always", f"{'A' if option == 'always' else 'Not a'}ctivated as asked."
     if option == "if_better":
-        against = [*_vetoes(calibration, active, has_evidence), *improvement.shortcomings(), *doubts]
+        against = [
+            *_vetoes(calibration, active, has_evidence),
+            *improvement.shortcomings(),
+            *doubts,
+        ]
         activated = not against
         reason = f"Not activated: {'; '.join(against)}." if against else f"Activated: {_gain(improvement)}."
     if activated and refused > MAX_REFUSED_SHARE * num_rows:
@@ -227,6 +233,7 @@ def _vetoes(calibration: Calibration, active: Calibration | None, has_evidence: 
         (0 in active.selectors and 0 not in calibration.selectors, _SILENT),
         # Rows without log-probabilities cannot judge the map that the active calibration serves with them.
         (takes_evidence and not has_evidence, _BLIND),
+        (bool(active.fingerprint.self_check) and not calibration.fingerprint.self_check, _UNCHECKED),
     ]
     return [reason for holds, reason in vetoes if holds]
 

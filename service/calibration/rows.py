@@ -24,7 +24,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError, from_json
 
 from service.calibration.calibration import Unit
 from service.claims.verdicts import Rule
-from service.llm.port import Draw, Message, is_blank, question_text
+from service.llm.port import Draw, Message, is_blank, question_text, whole_question
 from service.spectral.evidence import POSITIVE_ROUNDING
 
 MIN_USABLE_ROWS = 10
@@ -165,8 +165,8 @@ class DevRow:
     `verdict`: of a calibration on the row; None before the fit, and for rows with fewer answers than the fit.
 
     For rows in the store: `draws`: the uploaded answers (then `complete`), or the answers drawn so far;
-    `refused`: what the LLM server said that refused it for good, None unless it did; `compared`: what it said
-    of each two answers, by key (`service.claims.comparison`).
+    `refused`: what the LLM server said that refused it for good, None unless it did; `replies`: its replies
+    to yes-or-no questions about the answers, by key (`service.llm.ask`).
     """
 
     line: int
@@ -184,7 +184,7 @@ class DevRow:
     draws: tuple[Draw, ...] = ()
     complete: bool = False
     refused: str | None = None
-    compared: Mapping[str, tuple[float | None, str]] = field(default_factory=dict)
+    replies: Mapping[str, tuple[float | None, str]] = field(default_factory=dict)
 
     def labelled(self, unit: Unit) -> bool:
         """Return True if the row has labels: for answers a reference and no blank `answer`, else `claims`."""
@@ -200,6 +200,12 @@ class DevRow:
     def question(self) -> str | None:
         """Return the text of the question, as `question_text` does."""
         return question_text(self.prompt, self.messages)
+
+    @property
+    def whole_question(self) -> str:
+        """Return the whole prompt, or all turns of the conversation; "" without either."""
+        turns = [(turn.role, turn.content) for turn in self.messages or ()]
+        return whole_question(self.prompt, turns)
 
     @property
     def wording(self) -> Hashable:

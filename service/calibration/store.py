@@ -19,6 +19,7 @@ from service.calibration.calibration import (
     Activation,
     Calibration,
     CalibrationRecord,
+    Curvature,
     Fingerprint,
     Method,
     Selector,
@@ -59,6 +60,8 @@ class _Body(BaseModel):
     evidence: dict[int, EvidenceMap]
     selectors: dict[int, Selector]
     recommended: int | None = None
+    bundled: bool = False
+    curvatures: dict[str, dict[int, Curvature]] = {}
 
 
 def _decoded(stored: RowMapping) -> Calibration:
@@ -276,6 +279,13 @@ class SqlCalibrations:
         query = with_reference().where(calibrations.c.id == calibration_id)
         return await self._database.row(query, calibrations, _decoded)
 
+    async def bundled(self, fingerprint_key: str) -> Calibration | None:
+        """Return the latest calibration of a fingerprint on the bundled questions, or None."""
+        query = sa.select(calibrations).where(calibrations.c.fingerprint_key == fingerprint_key)
+        query = query.order_by(calibrations.c.created_at.desc())
+        stored = await self._database.readable(query, calibrations, _decoded)
+        return next((calibration for calibration in stored if calibration.bundled), None)
+
     async def list_all(self) -> list[CalibrationRecord]:
         """Return all calibrations, latest first."""
         query = _records().order_by(calibrations.c.created_at.desc(), calibrations.c.id.desc())
@@ -350,7 +360,7 @@ def _rank(calibration: Calibration, own_keys: Collection[str]) -> int:
 
 
 # The fields of a row that have their own columns.
-IN_COLUMNS = {"line", "samples", "logprobs", "verdict", "draws", "complete", "refused", "compared"}
+IN_COLUMNS = {"line", "samples", "logprobs", "verdict", "draws", "complete", "refused", "replies"}
 
 
 def encode_row(row: DevRow) -> dict[str, Any]:
@@ -369,7 +379,7 @@ def decode_row(stored: RowMapping) -> DevRow:
     """Return a stored row. Its `samples` are the uploaded ones."""
     draws = draws_from_json(stored["draws"])
     content = stored["content"] | {name: stored[name] for name in ("line", "verdict", "complete", "refused")}
-    content |= {"compared": stored["compared"] or {}}
+    content |= {"replies": stored["replies"] or {}}
     if stored["supplied"]:
         content |= {"samples": [draw.text for draw in draws], "logprobs": totals(draws)}
     return replace(ROW.validate_python(content), draws=draws)

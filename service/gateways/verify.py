@@ -118,7 +118,7 @@ async def post_verify(
 def probability_correct(score: Score) -> float:
     """Return P(correct) of a score's candidate, 0..1. Raises NoProbability if no calibration gives it."""
     if score.unavailable_reason is not None:
-        codes = ("calibration_", "default_", "evidence_")
+        codes = ("calibration_", "evidence_", "self_check_")
         about = [warning.message for warning in score.warnings if warning.code.startswith(codes)]
         text = f"The probability that an answer is right is unknown: {score.unavailable_reason}."
         raise NoProbability(" ".join([text, *about]))

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from service.calibration.calibration import (
     CALLER,
+    ActivateOption,
     Calibration,
     Fingerprint,
     Unit,
@@ -26,10 +27,11 @@ from service.calibration.calibration import (
     service_fingerprint,
     with_embedder,
 )
-from service.calibration.default import PRIOR_WEIGHT, packaged
 from service.calibration.diagnostics import CrossValidated
-from service.calibration.fitting import WHOLE, Fitted, OnDone, Stream, fit_all, rng
+from service.calibration.fitting import WHOLE, Fitted, OnDone, Stream, curvatures, fit_all, rng
+from service.calibration.labels import LabelledRows
 from service.calibration.material import (
+    FULL_SHARE,
     DevSet,
     Sentences,
     all_texts,
@@ -70,13 +72,12 @@ from service.errors import (
 from service.ids import new_id
 from service.jobs.model import JobStage
 from service.jobs.store import RunningJob, SqlJobs, once_stored
-from service.llm.ask import NO_REPLY
+from service.llm.ask import NO_REPLY, Asker, checked_by, is_correct
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import Generation, GenerationRequest, Priority
 from service.report.report import make_report
 from service.scoring.score import Serving
 from service.scoring.scorer import LiveLoad
-from service.spectral.fit import no_prior
 from service.spectral.resampling import DEFAULT, Resamples
 
 T = TypeVar("T")
@@ -86,7 +87,9 @@ EVERY_S = 0.5  # between two writes of the progress of a stage
 MAX_TEXTS = 250_000  # of the claims of a job, as of uploads
 MAX_CLAIMS_BYTES = 1 << 30
 REFERENCES_COMPARED = 3  # of a row, by the LLM
-MOST_REFUSED = 10  # rows, all of those begun, after which nothing is compared
+MOST_REFUSED = 10  # rows, all of those begun, after which nothing is compared or checked
+MAX_CHECK_S = 60.0  # for the self-checks of a row
+LEFT_OUT = 1 - FULL_SHARE  # of the rows: without more self-checks they are not used
 EMBEDDED_AT_ONCE = 16  # texts; live scores are embedded in between
 DRAWN_AGAIN = 2  # at most this multiple of the answers asked for is drawn if some have no text
 POLL_S = 0.02
@@ -438,7 +441,7 @@ class Comparing:
                 texts,
                 *order_of(row),
                 priority=Priority.JOB,
-                known=row.compared,
+                known=row.replies,
             )
             turn = partial(self.live_priority.turn, compare)
             try:
@@ -450,8 +453,8 @@ class Comparing:
                 found.append(np.full((len(texts), len(texts)), np.nan))
             else:
                 found.append(comparison.same)
-                if comparison.replies.keys() - row.compared.keys():
-                    keep = partial(self.jobs.keep_compared, job.id, row.line, comparison.replies)
+                if comparison.replies.keys() - row.replies.keys():
+                    keep = partial(self.jobs.keep_replies, job.id, row.line, comparison.replies)
                     await once_stored(keep, self.wait_s)
                 if comparison.is_silent:
                     refused = LLMError(NO_REPLY)
@@ -481,6 +484,74 @@ def order_of(row: DevRow) -> tuple[list[int], Sequence[int]]:
 
 
 @dataclass(eq=False)
+class Checking:
+    """Has the LLM check the judged texts of a job, row by row, live scoring first; its replies are stored."""
+
+    asker: Asker
+    jobs: SqlJobs
+    live_priority: LivePriority = field(default_factory=LivePriority)
+    patience: RetryPolicy = field(default_factory=RetryPolicy)
+    wait_s: float = 1.0
+
+    async def check(self, job: RunningJob, rows: LabelledRows, *, drawn: bool) -> None:
+        """Ask for the self-checks of the rows.
+
+        drawn: the LLM drew the answers, so the job waits for it. Otherwise the rows are fitted without
+        self-checks if it fails. Raises Conflict when two models reply, and JobEndedError.
+        """
+        notify = partial(self.jobs.note, job.id)
+        patience = self.patience if drawn else replace(self.patience, give_up_s=-1.0)
+        texts = await asyncio.to_thread(rows.texts_to_check)
+        found, repliers = list[dict[str, float | None]](), set[str]()
+        num_failed, has_replied = 0, False
+        await self.jobs.stage(job.id, "checking", len(texts))
+        for i, of_row in enumerate(texts):
+            row = rows.row(i)
+            question = row.whole_question
+            if not question:
+                found.append({})
+                continue
+            questions = [is_correct(question, text) for text in of_row]
+            ask = partial(
+                self.asker.ask, questions, priority=Priority.JOB, known=row.replies, deadline_s=MAX_CHECK_S
+            )
+            try:
+                replies = await patience.keep_trying(partial(self.live_priority.turn, ask), notify)
+            except EigencalError as error:
+                if drawn and error.extra.get("llm_status") not in REFUSALS:
+                    raise
+                rows.why_unchecked, num_failed = error.full_detail, num_failed + 1
+                found.append({})
+                is_refusal = error.extra.get("llm_status") in REFUSALS
+                if not drawn and (not is_refusal or num_failed > LEFT_OUT * len(texts)):
+                    break
+                if num_failed == i + 1 >= MOST_REFUSED:
+                    break
+                continue
+            found.append(dict(zip(of_row, replies.yes, strict=True)))
+            has_replied = has_replied or bool(replies.kept)
+            if not has_replied and i + 1 >= MOST_REFUSED:
+                break
+            repliers |= {replies.by}
+            if len(repliers) > 1 and not drawn:
+                rows.why_unchecked, found = f"Two models replied: {sorted(repliers)}.", []
+                break
+            if len(repliers) > 1:
+                raise Conflict(f"The answers of one calibration were checked by two models: {repliers}.")
+            if replies.kept.keys() - row.replies.keys():
+                await once_stored(
+                    partial(self.jobs.keep_replies, job.id, row.line, replies.kept), self.wait_s
+                )
+            with contextlib.suppress(StoreUnavailable):
+                await self.jobs.progress(job.id, i + 1)
+        rows.p_true = [*found, *[{}] * (len(texts) - len(found))]
+        if rows.is_checked:
+            rows.checked_by, rows.why_unchecked = checked_by(next(iter(repliers))), ""
+        else:
+            rows.why_unchecked = rows.why_unchecked or NO_REPLY
+
+
+@dataclass(eq=False)
 class Calibrator:
     """Finishes calibration jobs. A job may be interrupted at any point, and then runs again from its start.
 
@@ -492,7 +563,9 @@ class Calibrator:
     drawer: Drawer
     embedding: Embedding
     comparing: Comparing
+    checking: Checking
     compare: Compare = "embeddings"  # default of jobs
+    self_check: bool = True  # default of jobs
     resamples: Resamples = DEFAULT
 
     async def finish(self, job: RunningJob) -> None:
@@ -524,7 +597,12 @@ class Calibrator:
         material = await asyncio.to_thread(without_near_copies, all_rows, random)
         num_near = len(all_rows.rows) - len(material.rows)
         active = self.calibrations.active(fingerprint.key())
-        fitted = await self._fit(job, material, active)
+        labelled = await asyncio.to_thread(LabelledRows, material)
+        if self.self_check if options.self_check is None else options.self_check:
+            await self.checking.check(job, labelled, drawn=drawn)
+            fingerprint = replace(fingerprint, self_check=labelled.checked_by)
+        known = None if options.bundled else await self.calibrations.bundled(fingerprint.key())
+        fitted = await self._fit(job, labelled, active, known)
         if fitted.method == "evidence":
             supplied = fingerprint.source == CALLER
             fingerprint = replace(fingerprint, evidence="supplied" if supplied else "token_sums")
@@ -538,9 +616,14 @@ class Calibrator:
             name=options.name,
             evidence=fitted.evidence_table,
             selectors=fitted.selectors(),
+            bundled=options.bundled,
+            curvatures=await asyncio.to_thread(curvatures, labelled) if options.bundled else {},
             reference=conformal_reference(material, rng(options.seed, Stream.REFERENCE)),
         )
         refused = [row for row in stored if row.refused is not None]
+        # On the bundled questions it would be better than a calibration on one's own.
+        is_own = options.bundled and active is not None and not active.bundled
+        asked: ActivateOption = "never" if is_own else options.activate
         target = self.drawer.serving.target()
 
         # The report of a cancelled job runs on in its thread for seconds, since it has no point to stop at.
@@ -551,7 +634,7 @@ class Calibrator:
                 active,
                 fitted,
                 context,
-                asked=options.activate,
+                asked=asked,
                 target_error=target.error,
                 confidence=target.confidence,
                 num_rows=job.num_rows,
@@ -609,20 +692,16 @@ class Calibrator:
             check_same(claimed, current.drawn_as(claimed) if drawn else current)
         return replace(claimed, unit=unit)
 
-    async def _fit(self, job: RunningJob, material: DevSet, active: Calibration | None) -> Fitted:
-        weight = PRIOR_WEIGHT if job.options.prior_weight is None else job.options.prior_weight
-        assert material.made_by is not None
-        # Of claims, and of answers that an LLM has compared, nothing is known that holds for other set-ups.
-        is_known = material.groups is None and material.made_by.kernel != LLM
-        priors = partial(packaged(material.made_by.kernel).prior, weight=weight) if is_known else no_prior
-
+    async def _fit(
+        self, job: RunningJob, rows: LabelledRows, active: Calibration | None, known: Calibration | None
+    ) -> Fitted:
         def work(done: OnDone) -> Fitted:
             return fit_all(
-                material,
+                rows,
                 job.options.method,
                 active=active,
                 seed=job.options.seed,
-                priors=priors,
+                known=known,
                 progress=done,
             )
 

@@ -15,7 +15,7 @@ from service.llm.port import shape_hash
 from service.scoring.score import MAX_ITEMS
 
 JobState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
-JobStage = Literal["sampling", "embedding", "comparing", "fitting", "reporting"]
+JobStage = Literal["sampling", "embedding", "comparing", "checking", "fitting", "reporting"]
 MAX_CORRECTIONS = 10_000
 
 
@@ -37,14 +37,6 @@ class CalibrateOptions(RequestModel):
         description="When to activate the calibration. `if_better`: if it is better than the active one "
         "on the same rows.",
     )
-    prior_weight: float | None = Field(
-        None,
-        ge=0,
-        le=1e6,
-        allow_inf_nan=False,
-        description="Weight of the default calibration as a number of labelled rows. It pulls the fit "
-        "towards the default calibration. Left out: 30. 0: only the rows count, as for claims.",
-    )
     unit: Unit = Field(
         "answer",
         description="Unit of the calibrated scores: `answer` for whole answers, `claim` for single claims "
@@ -54,6 +46,11 @@ class CalibrateOptions(RequestModel):
         None,
         description="How answers are compared, as in `POST /score`. A calibration applies to one way only. "
         "Left out: the service's setting. Claims are never compared by the LLM.",
+    )
+    self_check: bool | None = Field(
+        None,
+        description="Whether P(correct) uses the LLM's self-checks of the judged texts, as in `POST /score`. "
+        "Left out: the service's setting.",
     )
     drawn_by: Literal["caller", "service"] = Field(
         "caller",
@@ -84,10 +81,11 @@ class JobOptions(CalibrateOptions):
     """The options of a job.
 
     corrects: id of the calibration with the same rows before their verdicts were corrected, "" for other
-    jobs.
+    jobs. bundled: the rows are the bundled questions.
     """
 
     corrects: str = ""
+    bundled: bool = False
 
 
 class CalibrateRequest(CalibrateOptions):

@@ -299,7 +299,7 @@ class SqlJobs:
 
         `corrected`: the rows with changed verdicts. If there are none, the job draws missing answers.
         """
-        job_id, columns = new_id("job"), ("line", "content", "draws", "supplied", "compared")
+        job_id, columns = new_id("job"), ("line", "content", "draws", "supplied", "replies")
         same = {name: job[name] for name in ("kind", "fingerprint", "num_rows", "content_hash")}
         new = {"id": job_id, "options": job["options"] | dict(options or {}), "total": job["num_rows"]}
         rows = sa.select(
@@ -430,12 +430,14 @@ class SqlJobs:
             done = jobs.c.done + new.rowcount if complete else jobs.c.done
             await _write(connection, job_id, done=done, note="", progressed_at=datetime.now(UTC))
 
-    async def keep_compared(self, job_id: str, line: int, replies: Mapping[str, Reply]) -> None:
-        """Store an LLM's replies on pairs of answers of a row. Raises JobEndedError."""
-        row = sa.update(dev_rows).where(dev_rows.c.job_id == job_id, dev_rows.c.line == line)
+    async def keep_replies(self, job_id: str, line: int, replies: Mapping[str, Reply]) -> None:
+        """Add an LLM's replies to questions about the answers of a row. Raises JobEndedError."""
+        is_row = sa.and_(dev_rows.c.job_id == job_id, dev_rows.c.line == line)
         async with self._database.write() as connection:
             await _write(connection, job_id)
-            await connection.execute(row.values(compared=dict(replies)))
+            kept = await connection.scalar(sa.select(dev_rows.c.replies).where(is_row))
+            all_replies = {**(kept or {}), **replies}
+            await connection.execute(sa.update(dev_rows).where(is_row).values(replies=all_replies))
 
     async def refuse(self, job_id: str, line: int, reason: str) -> None:
         """Store that the LLM server refused a row. The row keeps its answers and stays incomplete."""

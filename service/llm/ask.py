@@ -1,4 +1,4 @@
-"""Yes-or-no questions that an LLM answers with one token (**ours**, method, sections 14 and 20).
+"""Yes-or-no questions that an LLM answers with one token (**ours**, method, sections 14 and 15).
 
 P = P(Yes) / (P(Yes) + P(No)), from the likeliest first tokens of the reply. A server without such
 log-probabilities is asked for `NUM_DRAWS` replies at temperature 1, and P is the share of Yes among them,
@@ -33,6 +33,7 @@ Answer = Literal["Yes", "No"]
 AT_ONCE = 8  # concurrent questions
 NUM_ALTERNATIVES = 5  # tokens; the maximum of some servers
 NUM_DRAWS = 5
+BY_DRAWS = " by draws"
 LEAST_MASS = 0.2  # the least probability of Yes and No together that counts as a reply
 MAX_KEPT = 100_000  # replies
 MAX_MODELS = 1024
@@ -102,6 +103,11 @@ def is_correct(question: str, answer: str) -> YesNo:
     return YesNo(_CHECKED, _check(question, answer))
 
 
+def checked_by(by: str) -> str:
+    """Return the name of the self-checks in a fingerprint. by: who replied, as in `Reply`."""
+    return f"{by}, prompt {CHECK_VERSION}"
+
+
 # Asking.
 
 
@@ -129,7 +135,10 @@ class Asker:
         self._turn = asyncio.Semaphore(at_once)
         self._kept: LRU[str, Reply] = LRU(MAX_KEPT)
         self._replied: LRU[str, str] = LRU(MAX_MODELS)  # the model that replied last, by the model asked for
-        self._drawn_until: LRU[str, float] = LRU(MAX_MODELS)  # of models without log-probabilities
+        self._tells: LRU[str, bool] = LRU(MAX_MODELS)  # models that have given log-probabilities
+        self._drawn_until: LRU[str, float] = LRU(MAX_MODELS)  # models without them, and until when
+        # Models that refuse questions: until when they are not asked, the reason and its status.
+        self._refused: LRU[str, tuple[float, str, int]] = LRU(MAX_MODELS)
 
     async def ask(
         self,
@@ -187,8 +196,7 @@ class Asker:
         usages: list[Usage],
     ) -> tuple[str, Reply]:
         """Return the key and the reply to a question, and add the tokens of the call to `usages`."""
-        who = self._who(question, model)
-        if who is not None:
+        for who in self._repliers(question, model, known):
             key = _key(question, who)
             if (kept := known.get(key) or self._kept.get(key)) is not None:
                 await asyncio.sleep(0)  # thousands of known replies must not hold up other requests
@@ -206,9 +214,19 @@ class Asker:
         replying = identity.model if identity.answered else self._replied.get(model or "")
         return self._named(replying, by_draws=self._is_drawn(model)) if replying else None
 
+    def _repliers(self, question: YesNo, model: str | None, known: Mapping[str, Reply]) -> list[str]:
+        """Return whose replies count as replies to a question now.
+
+        After a restart it is not known yet who replies, or that it is asked for draws.
+        """
+        who, earlier = self._who(question, model), {by for _, by in known.values()}
+        if who is None:
+            return list(earlier)
+        return [who, *(by for by in earlier if by == f"{who}{BY_DRAWS}")]
+
     def _named(self, model: str, *, by_draws: bool = False) -> str:
         api = "" if self._llm.api == "chat" else " by completion"
-        return f"{model}{api}{' by draws' if by_draws else ''}"
+        return f"{model}{api}{BY_DRAWS if by_draws else ''}"
 
     def _is_drawn(self, model: str | None) -> bool:
         until = self._drawn_until.get(model or "")
@@ -217,23 +235,37 @@ class Asker:
     async def _asked(
         self, question: YesNo, model: str | None, priority: Priority, usages: list[Usage]
     ) -> Reply:
+        name = model or ""
+        if (refused := self._refused.get(name)) is not None and time.monotonic() < refused[0]:
+            raise LLMError(refused[1], llm_status=refused[2])
         if not self._is_drawn(model):
             try:
                 generation = await self._llm.generate(self._request(question, model, priority))
             except LLMError as error:
-                if error.extra.get("llm_status") not in REFUSING:
+                if error.extra.get("llm_status") not in REFUSING or self._tells.get(name):
                     raise
             else:
                 usages.append(generation.usage)
-                self._replied.put(model or "", generation.model)
+                self._replied.put(name, generation.model)
                 first_tokens = generation.draws[0].first_tokens
                 if len(first_tokens) > 1:
+                    self._tells.put(name, True)
                     return probability_of_yes(first_tokens), self._named(generation.model)
-        drawn = await self._llm.generate(self._request(question, model, priority, by_draws=True))
+                if self._tells.get(name):  # one odd reply says nothing about the others
+                    return None, self._named(generation.model)
+        try:
+            drawn = await self._llm.generate(self._request(question, model, priority, by_draws=True))
+        except LLMError as error:
+            status = error.extra.get("llm_status")
+            if status in REFUSING:
+                self._refused.put(name, (time.monotonic() + QUIRK_KEPT_S, error.full_detail, status))
+            raise
         usages.append(drawn.usage)
-        self._replied.put(model or "", drawn.model)
-        self._drawn_until.put(model or "", time.monotonic() + QUIRK_KEPT_S)
-        return share_of_yes([draw.text for draw in drawn.draws]), self._named(drawn.model, by_draws=True)
+        self._replied.put(name, drawn.model)
+        share = share_of_yes([draw.text for draw in drawn.draws])
+        if share is not None:
+            self._drawn_until.put(name, time.monotonic() + QUIRK_KEPT_S)
+        return share, self._named(drawn.model, by_draws=True)
 
     def _request(
         self, question: YesNo, model: str | None, priority: Priority, *, by_draws: bool = False

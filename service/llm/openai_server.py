@@ -68,8 +68,9 @@ MAX_QUIRKS = 1024  # bounded, because callers may name any number of models
 class ServerQuirks:
     """Observed limits of a server, by model.
 
-    Names: "dialect", the first of `DIALECTS` that the server takes; "n", the number of choices that a call
-    returned; "logprobs", 1 if the server returns none without alternatives, 2 if it returns none at all.
+    Names: "dialect", the first of `DIALECTS` that the server takes, and "dialect of questions"; "n", the
+    number of choices that a call returned; "logprobs", 1 if the server returns none without alternatives, 2
+    if it returns none at all.
     """
 
     def __init__(self) -> None:
@@ -121,7 +122,7 @@ class HttpLanguageModel:
         self.failures = Counter[str]()  # number of failed calls by error code; all dialects count as one call
         self._quirks = ServerQuirks()
         # The answering model and the omitted parameters, by key of the request (see `_request_key`).
-        self._answered_by: LRU[tuple[str, bool, bool], tuple[str, tuple[str, ...]]] = LRU(MAX_QUIRKS)
+        self._answered_by: LRU[tuple[str, Api, bool, bool], tuple[str, tuple[str, ...]]] = LRU(MAX_QUIRKS)
         self._check = HealthProbe(self._ask_health)
         self._connections = Connections(self._base, api_key=api_key, transport=transport)
 
@@ -140,7 +141,7 @@ class HttpLanguageModel:
         """Return the identity of the last answers to such a request, else the expected identity."""
         requested = request.model or self._model
         expected = self._shape.identity(request, model=requested, api=self.api)
-        answered_by = self._answered_by.get(_request_key(requested, request))
+        answered_by = self._answered_by.get(_request_key(requested, self.api, request))
         if answered_by is None:
             return replace(expected, answered=False)
         model, omitted = answered_by
@@ -171,7 +172,7 @@ class HttpLanguageModel:
             raise LLMBadResponse("The LLM server answered one request with two models, or in two ways.")
         [(answering, omitted)] = answered_by
         if not request.is_question:  # it is written in another way than draws
-            self._answered_by.put(_request_key(model, request), (answering, omitted))
+            self._answered_by.put(_request_key(model, self.api, request), (answering, omitted))
         draws = self._shape.read([draw for reply in replies for draw in reply.draws][:wanted])
         return Generation(
             draws=draws * request.num_samples if is_greedy else draws,
@@ -270,7 +271,8 @@ class HttpLanguageModel:
         if not request.num_alternatives and quirk:
             body = body | {"top_logprobs": 1} if quirk == 1 else without(body, "logprobs")
         # A server may give one answer with alternatives in a dialect that it refuses for several answers.
-        known = 0 if request.num_alternatives else self._quirks.get(on_api, "dialect")
+        written = "dialect of questions" if request.num_alternatives else "dialect"
+        known = self._quirks.get(on_api, written)
         dialects = list(enumerate(DIALECTS))[known:]
         attempts: deque[tuple[int, Body, int | None]] = deque((i, write(body), None) for i, write in dialects)
         if (fewer := request.fallback_max_tokens) is not None:
@@ -294,8 +296,8 @@ class HttpLanguageModel:
                 refusal = refusal or error
                 continue
             # Recorded only after success: the server may refuse this call for another reason.
-            if dialect != known and not request.num_alternatives:
-                self._quirks.record(on_api, "dialect", dialect)
+            if dialect != known:
+                self._quirks.record(on_api, written, dialect)
             if len(reply.draws) < n:
                 self._quirks.record(model, "n", len(reply.draws))
             if "logprobs" in sent and not request.num_alternatives and lacks_logprobs(reply):
@@ -368,5 +370,5 @@ def listed_models(listed: Any) -> list[dict[str, Any]]:
     return [model for model in named if isinstance(model, dict)]
 
 
-def _request_key(model: str, request: GenerationRequest) -> tuple[str, bool, bool]:
-    return model, request.sampling.top_k > 0, request.sampling.top_p < 1
+def _request_key(model: str, api: Api, request: GenerationRequest) -> tuple[str, Api, bool, bool]:
+    return model, request.api(api), request.sampling.top_k > 0, request.sampling.top_p < 1

@@ -104,6 +104,16 @@ class GenerationRequest:
                 return question_text(content_text(turn.get("content")), None)
         return None
 
+    @property
+    def whole_question(self) -> str:
+        """Return the whole prompt, or all turns of the conversation; see `whole_question`."""
+        if self.wire is None:
+            return whole_question(self.prompt, [(turn.role, turn.content) for turn in self.messages or ()])
+        turns = [turn for turn in self.wire.parts.get("messages") or () if isinstance(turn, Mapping)]
+        return whole_question(
+            None, [(str(turn.get("role")), content_text(turn.get("content"))) for turn in turns]
+        )
+
     def api(self, default: Api) -> Api:
         """Return the API for the request: chat for conversations, `default` for prompts."""
         if self.wire is not None and "prompt" in self.wire.parts:
@@ -116,6 +126,19 @@ def question_text(prompt: str | None, messages: Sequence[Message] | None) -> str
     if prompt is None:
         prompt = next((turn.content for turn in reversed(messages or ()) if turn.role == "user"), "")
     return prompt.strip()[:MAX_QUESTION_CHARS] or None
+
+
+def whole_question(prompt: str | None, turns: Sequence[tuple[str, str]]) -> str:
+    """Return the whole prompt, or the turns of a conversation.
+
+    turns: the role and the text of each. A single turn of the user is returned without its role.
+    """
+    if prompt is not None:
+        return prompt.strip()
+    spoken = [(role, text.strip()) for role, text in turns if text.strip()]
+    if len(spoken) == 1 and spoken[0][0] == "user":
+        return spoken[0][1]
+    return "\n".join(f"{role.capitalize()}: {text}" for role, text in spoken)
 
 
 def content_text(content: object) -> str:

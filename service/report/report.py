@@ -243,7 +243,8 @@ def fit_parts(fitted: FittedMaps) -> dict[str, Part]:
 def figures(context: CrossValidated) -> Part:
     """Return the fitted maps and the figures of the scores that they serve on the prompts of the context.
 
-    fits: every map. unfitted: why a map could not be fitted, by name. served: one row per map, raw first.
+    fits: every map. unfitted: why a map could not be fitted, by name. unchecked:
+    why P(correct) does not use self-checks that were asked for, or "". served: one row per map, raw first.
     curves: reliability diagrams by map. answers: figures by number of answers.
     """
     why = context.why_no_evidence
@@ -257,6 +258,7 @@ def figures(context: CrossValidated) -> Part:
     return {
         "fits": fit_parts(context.fitted),
         "unfitted": {"evidence": why} if why else {},
+        "unchecked": context.split.rows.why_unchecked,
         "served": rows,
         "curves": curves,
         "answers": answers_part(context),

@@ -1,4 +1,4 @@
-"""Choice of the calibration of a request: one that fits, else the default, else none."""
+"""Choice of the calibration of a request: one that fits, else none."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,38 +14,31 @@ from service.calibration.calibration import (
     caller_fingerprint,
     service_fingerprint,
 )
-from service.calibration.default import DefaultCalibration
 from service.calibration.store import SqlCalibrations
 from service.claims.comparison import Compare, compared_by
 from service.claims.facts import words
 from service.embedding.port import LLM, Embedder, EmbedderIdentity
-from service.errors import EmbedderUnavailable, NotFound
+from service.errors import NotFound
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import Draw, Generation
 from service.scoring.score import CalibrationUsed, Evidence, ScoreCommand, ScoreWarning, warning
 from service.spectral.conformal import ConformalReference
+from service.spectral.correctness_model import SELF_CHECK
 from service.spectral.evidence import EvidenceMap
 from service.spectral.spectrum import DepolarizedMap, TemperatureMap
 
-NO_CALIBRATION = warning(
-    "calibration_missing",
-    "No calibration is active: values are raw, and the probability that an answer is right is unknown.",
+NO_CALIBRATION = (
+    "No calibration is active: values are raw, and the probability that an answer is right is unknown."
 )
 NO_EVIDENCE = warning(
     "evidence_missing",
     "The calibration uses log-probabilities, but these answers have none. Its parameters without "
     "log-probabilities are applied.",
 )
-BY_DEFAULT = warning(
-    "default_calibration",
-    "The default calibration is used. It was fitted on short answers of a small LLM to trivia questions, and "
-    "it is too cautious on easy questions. For your own calibration, label 100 of your questions and send "
-    "them to POST /calibrate.",
-)
-RANKED_BY_DEFAULT = warning(
-    "default_calibration",
-    "The default calibration is used. It was fitted on short answers of a small LLM to trivia questions. "
-    "For your own calibration, label 100 of your questions and send them to POST /calibrate.",
+BUNDLED = warning(
+    "bundled_questions",
+    "The calibration was fitted on bundled questions, not on yours. To improve it, judge answers to your own "
+    "questions: see `eigencal label` and POST /calibrate.",
 )
 # Below this p-value a prompt counts as unlike the rows; so does at most this share of prompts like the rows.
 MAX_OOD_P_VALUE = 0.02
@@ -56,14 +49,12 @@ class ServedCalibration:
     """The calibration that a score used, with the map for its number of answers.
 
     map: None without samples. evidence: the evidence map that made `map`; None if the answers have no
-    log-probabilities, or the calibration needs none. default: the default calibration, if it stands in for a
-    calibration of this set-up.
+    log-probabilities, or the calibration needs none.
     """
 
     calibration: Calibration
     map: DepolarizedMap | TemperatureMap | None
     evidence: EvidenceMap | None = None
-    default: DefaultCalibration | None = None
 
     @property
     def method(self) -> Method:
@@ -73,6 +64,11 @@ class ServedCalibration:
         if self.evidence is not None:
             return "evidence"
         return "depolarized" if isinstance(self.map, DepolarizedMap) else "temperature"
+
+    def needs_self_check(self, num_samples: int) -> bool:
+        """Return True if P(correct) for this number of samples uses the self-check."""
+        selector = self.calibration.selectors.get(num_samples)
+        return selector is not None and SELF_CHECK in selector.model.features
 
     @property
     def used(self) -> CalibrationUsed:
@@ -94,7 +90,7 @@ class ServedCalibration:
             depolarization=depolarization,
             created_at=self.calibration.created_at,
             kernel=self.calibration.fingerprint.kernel,
-            origin="own" if self.default is None else "default",
+            origin="bundled" if self.calibration.bundled else "own",
             **by_evidence,
         )
 
@@ -117,19 +113,20 @@ def applied_to(
     return ServedCalibration(calibration, map_, calibration.evidence[num_samples])
 
 
-def mismatch(calibration: Calibration, differs: list[str]) -> ScoreWarning:
-    """Return the warning that a calibration does not fit."""
+def mismatch(calibration: Calibration, differs: list[str], progress: str = "") -> ScoreWarning:
+    """Return the warning that a calibration does not fit. progress: of the first one for this set-up."""
     message = (
-        f"Calibration {calibration.id} is not used. It was fitted with a different {', '.join(differs)}."
+        f"Calibration {calibration.id} is not used. It was fitted with a different {', '.join(differs)}. "
+        f"{progress}"
     )
-    return warning("calibration_mismatch", message, tuple(differs))
+    return warning("calibration_mismatch", message.rstrip(), tuple(differs))
 
 
 class CalibrationChoice:
     """Chooses the calibration of a request.
 
-    A calibration that the request names must fit like the active ones, or it is not used. `default`: used if
-    none fits; None: values stay raw. `compare`: how answers are compared if the request does not say.
+    A calibration that the request names must fit like the active ones, or it is not used. `compare`: how
+    answers are compared if the request does not say. `progress`: of the first calibration, as a sentence.
     """
 
     def __init__(
@@ -137,14 +134,16 @@ class CalibrationChoice:
         llm: HttpLanguageModel,
         embedder: Embedder,
         calibrations: SqlCalibrations,
-        default: DefaultCalibration | None,
         compare: Compare = "embeddings",
     ) -> None:
         self._llm = llm
         self._compare = compare
         self._embedder = embedder
         self._calibrations = calibrations
-        self._default = default
+        self.progress = ""
+
+    def _no_calibration(self) -> ScoreWarning:
+        return warning("calibration_missing", f"{NO_CALIBRATION} {self.progress}".rstrip())
 
     async def named(self, choice: str) -> Calibration | None:
         """Return the calibration with this id; None for "active" and "none". Raises NotFound."""
@@ -179,8 +178,7 @@ class CalibrationChoice:
         """
         embedder = made_by or self._embedder.identity
         if made_by is None and self._is_set_up_for_llm(command):
-            asked = command.generation
-            embedder = compared_by(embedder, "" if asked is None else self._llm.identity(asked).model)
+            embedder = compared_by(embedder, "")  # whoever it will be
         if command.generation is None:
             return caller_fingerprint(command.source_label, embedder)
         identity = self._llm.identity(command.generation)
@@ -198,9 +196,10 @@ class CalibrationChoice:
         """Return the calibration that fits, or None and a warning, unless the request wants none."""
         compared = self._compared(command, chosen, generation, made_by, unit)
         if not compared:
-            return None, [] if command.calibration == "none" else [NO_CALIBRATION]
+            return None, [] if command.calibration == "none" else [self._no_calibration()]
         nearest, differs = min(compared, key=lambda pair: len(pair[1]))
-        return (None, [mismatch(nearest, differs)]) if differs else (nearest, [])
+        progress = self.progress if chosen is None and command.generation is not None else ""
+        return (None, [mismatch(nearest, differs, progress)]) if differs else (nearest, [])
 
     def _compared(
         self,
@@ -262,24 +261,15 @@ class CalibrationChoice:
             applied = applied_to(fits, count, evidence)
             if applied is not None:
                 lacking = count and fits.evidence and applied.evidence is None
-                return applied, [NO_EVIDENCE] if lacking else []
+                about = [NO_EVIDENCE] if lacking else []
+                return applied, [*about, BUNDLED] if fits.bundled else about
             warnings = [mismatch(fits, ["num_samples"])]
-        if self._default is None or command.calibration == "none":
-            return None, warnings
-        if count and self._default.kernel != made_by.kernel:  # without samples, the kernel is not used
-            return None, warnings
-        applied = applied_to(self._default.under(made_by), count, evidence)
-        if applied is None:
-            return None, warnings
-        misfits = [warning_ for warning_ in warnings if warning_.code == "calibration_mismatch"]
-        return replace(applied, default=self._default), [*misfits, BY_DEFAULT if count else RANKED_BY_DEFAULT]
+        return None, warnings
 
     def serves_one(self, command: ScoreCommand, chosen: Calibration | None) -> bool:
         """Return True if a calibration by evidence may apply to a single answer to the request."""
         if command.calibration == "none" or command.num_samples < 1:
             return False
-        if self._default is not None and not self.is_by_llm(command):
-            return True
         compared = self._compared(command, chosen, None, None, "answer")
         return any(calibration.evidence and not differs for calibration, differs in compared)
 
@@ -296,8 +286,8 @@ class CalibrationChoice:
     def question(self, command: ScoreCommand, chosen: Calibration | None) -> str | None:
         """Return the text of the question if a calibration may compare it with its rows' questions.
 
-        It may be the named one, an active one (which claims use beside a named one of answers) or the
-        default. Which is applied is known only after the answers.
+        It may be the named one or an active one (which claims use beside a named one of answers). Which is
+        applied is known only after the answers.
         """
         if command.calibration == "none":
             return None
@@ -306,15 +296,7 @@ class CalibrationChoice:
             calibration.reference is not None and len(calibration.reference.questions)
             for calibration in candidates
         )
-        return command.question if compared or self._default_compares() else None
-
-    def _default_compares(self) -> bool:
-        if self._default is None:
-            return False
-        try:
-            return self._default.compares(self._embedder.identity)
-        except EmbedderUnavailable:  # its identity is unknown before it has embedded something
-            return True
+        return command.question if compared else None
 
 
 def ood_p_value(

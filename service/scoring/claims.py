@@ -1,6 +1,5 @@
 """The claims of a long answer, each scored by its own density matrix (method, section 13)."""
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -12,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from service.calibration.calibration import (
     Selector,
+    check_feature,
     claim_features,
     token_features,
 )
@@ -21,6 +21,7 @@ from service.claims.fields import Field, fields
 from service.claims.matching import MatchedClaim, Matcher, Support
 from service.claims.refusals import is_refusal
 from service.claims.segments import Segment, claims
+from service.llm.port import Usage
 from service.scoring.choice import ServedCalibration
 from service.scoring.judging import decide
 from service.scoring.score import (
@@ -33,7 +34,7 @@ from service.scoring.score import (
     warning,
 )
 from service.sharing import Threads
-from service.spectral.correctness_model import Columns
+from service.spectral.correctness_model import SELF_CHECK, Columns
 from service.spectral.reliability import rounded_ties
 from service.spectral.spectrum import (
     BornProbability,
@@ -56,6 +57,7 @@ MAX_COMPARED = 4096
 SPELT, MAX_GAP = 0.9, 8
 
 Unit = Segment | Field
+NO_TOKENS = Usage()
 Claims = Sequence[Unit]
 
 
@@ -161,11 +163,12 @@ class ClaimLogprobs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimScores:
-    """The scored claims of a text, and the calibration used."""
+    """The scored claims of a text, the calibration used, and the tokens of their self-checks."""
 
     claims: list[Claim]
     calibration: CalibrationUsed | None
     warnings: list[ScoreWarning]
+    usage: Usage = NO_TOKENS
 
 
 class ClaimScorer:
@@ -224,10 +227,11 @@ class ClaimScorer:
         matcher: Matcher | None,
         dimension: int,
         applied: ServedCalibration | None,
+        p_true: Sequence[float | None],
     ) -> ClaimScores:
         """Return the claims of the judged text, scored by the m samples, or without any by log-probabilities.
 
-        judged: the candidate or a sample.
+        judged: the candidate or a sample. p_true: the self-checks of its claims; see `to_check`.
         """
         kept, answers = _kept(answer_claims, judged, drawn)
         computed: Sequence[Outcomes | None] = [None] * len(kept)
@@ -236,8 +240,21 @@ class ClaimScorer:
         elif drawn:
             computed = await self._threads.collect(outcomes_of_fields(kept, answers, dimension))
         return await self._threads.run(
-            _scores_of_outcomes, command, answer_claims, judged, kept, computed, len(drawn), applied
+            _scores_of_outcomes, command, answer_claims, judged, kept, computed, len(drawn), applied, p_true
         )
+
+    def to_check(
+        self,
+        answer_claims: AnswerClaims,
+        judged: str,
+        drawn: Sequence[str],
+        applied: ServedCalibration | None,
+    ) -> list[str]:
+        """Return the claims whose self-checks the calibration's model needs."""
+        selector = None if applied is None else applied.calibration.selectors.get(len(drawn))
+        if selector is None or SELF_CHECK not in selector.model.features:
+            return []
+        return [claim.text for claim in _kept(answer_claims, judged, drawn)[0]]
 
     def _is_long(self, texts: Sequence[str]) -> bool:
         """Return True if at least half of the texts are long."""
@@ -258,22 +275,28 @@ def _scores_of_outcomes(
     outcomes: Sequence[Outcomes | None],
     num_drawn: int,
     applied: ServedCalibration | None,
+    p_true: Sequence[float | None],
 ) -> ClaimScores:
     """Return the scores of the kept claims, the first of the judged text.
 
-    outcomes: one per claim; None without samples. Claims are then judged by their own log-probabilities, and
-    those without them get no verdict.
+    outcomes: one per claim; None without samples. Claims are then judged by their own log-probabilities.
+    Claims without the log-probabilities or the self-check that they need get no verdict.
     """
     all_claims = answer_claims.by_text[judged]
     logprobs = claim_logprobs(judged, kept, command.candidate_tokens, answer_claims.question)
     selector = None if applied is None else applied.calibration.selectors.get(num_drawn)
     judgeable = [i for i, values in enumerate(logprobs) if num_drawn or values is not None]
+    is_checked = selector is not None and SELF_CHECK in selector.model.features
+    if is_checked:
+        judgeable = [i for i in judgeable if i < len(p_true) and p_true[i] is not None]
     verdicts: Sequence[Verdict | None] = [None] * len(judgeable)
     if selector is not None and judgeable:
         columns, spoken_of = dict[str, ArrayLike](), [True] * len(judgeable)
         if all(logprobs[i] is not None for i in judgeable):
-            columns |= token_columns(logprobs)
-        sampled = [outcome for outcome in outcomes if outcome is not None]
+            columns |= token_columns([logprobs[i] for i in judgeable])
+        if is_checked:
+            columns |= check_feature(np.array([p_true[i] for i in judgeable], dtype=np.float64))
+        sampled = [outcome for i in judgeable if (outcome := outcomes[i]) is not None]
         if sampled:
             # The model was fitted with the selector's map. Claims have no map by evidence.
             assert isinstance(selector.map, DepolarizedMap | TemperatureMap)
@@ -298,7 +321,7 @@ def _scores_of_outcomes(
     return ClaimScores(scored, used, about)
 
 
-def token_columns(logprobs: Sequence[ClaimLogprobs | None]) -> dict[str, NDArray[np.float64]]:
+def token_columns(logprobs: Sequence[ClaimLogprobs | None]) -> dict[str, ArrayLike]:
     """Return the features of the claims that have log-probabilities."""
     known = [claim for claim in logprobs if claim is not None]
     values = np.array([(claim.facts, claim.least, claim.total) for claim in known], dtype=np.float64)
@@ -347,18 +370,15 @@ def _scored(
 ) -> Claim:
     """Return the score of a claim. outcomes: None without samples."""
     correct, decision = verdict or (None, None)
-    rank, spectrum, support = None, dict[str, float](), None
+    spectrum, support = dict[str, float](), None
     if outcomes is not None:
         born, served = outcomes.born((applied and applied.map) or Identity())
-        rank = born.probability if outcomes.support.spoken_of else None
         spectrum = {
             "lambda_max": served.lambda_max,
             "entropy": served.entropy,
             "probability": born.probability,
         }
         support = ClaimSupport.model_construct(**asdict(outcomes.support), example=outcomes.example)
-    elif logprobs is not None:
-        rank = math.exp(logprobs.least)
     return Claim.model_construct(
         text=claim.text,
         start=claim.start,
@@ -366,7 +386,6 @@ def _scored(
         lambda_max=spectrum.get("lambda_max"),
         entropy=spectrum.get("entropy"),
         probability=spectrum.get("probability"),
-        rank_score=rank if applied is None else None,
         probability_correct=correct,
         decision=decision,
         logprob=None if logprobs is None else logprobs.total,

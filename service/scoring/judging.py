@@ -25,17 +25,15 @@ from service.scoring.score import (
     Target,
     warning,
 )
-from service.spectral.correctness_model import NO_VERDICTS
-from service.spectral.evidence import EvidenceMap, mean_log_probability, missing_mass
+from service.spectral.correctness_model import SELF_CHECK
+from service.spectral.evidence import mean_log_probability, missing_mass
 from service.spectral.reliability import rounded_ties
 from service.spectral.selective import Promise, SelectiveCounts, promise
 from service.spectral.spectrum import (
     BornProbability,
-    DepolarizedMap,
     Identity,
     ServedSpectrum,
     Spectrum,
-    TemperatureMap,
     born_probability_of,
     spectrum,
 )
@@ -51,7 +49,8 @@ class Observation:
     candidate takes the place of the only answer, with its own log-probability. `evidence`: of the answers,
     None if one has no log-probability. `compared`: the text embedded for each and, last, for a candidate that
     is not among them. `space`: their vectors, (n, d); inner products give the kernel. `spectrum`: of the
-    answers only.
+    answers only. `p_true`: the self-check of the judged text (the candidate or `answer`), None if unknown;
+    `checked_by`: as `Fingerprint.self_check`.
     """
 
     generation: Generation
@@ -63,6 +62,8 @@ class Observation:
     spectrum: Spectrum
     applied: ServedCalibration | None
     evidence: Evidence | None
+    p_true: float | None = None
+    checked_by: str = ""
 
     @property
     def num_samples(self) -> int:
@@ -203,23 +204,6 @@ def num_indistinct(texts: Sequence[str], vectors: NDArray[np.floating]) -> int:
 
 
 HELD_BACK = "Hold it back. "
-NAME_A_TARGET = "Calibrate, or set `target_error` in the request for a decision without a promise."
-NO_COUNTS = SelectiveCounts((), (), ())
-UNVERIFIED = "the default calibration is applied, and it uses no labels of yours"
-_ACCURACY = (
-    "For two small LLMs and trivia questions (kernel `facts`), it was within 0.13 of the share of right "
-    "answers. On easy questions it was 0.4 too low. A calibration on your own labelled questions corrects "
-    "this. See POST /calibrate."
-)
-DEFAULT_PROBABILITY = warning(
-    "default_probability",
-    f"`probability_correct` measures how far the answers agree, and uses no labels of yours. {_ACCURACY}",
-)
-DEFAULT_WITHOUT_SAMPLES = warning(
-    "default_probability",
-    "`probability_correct` follows the log-probability of the text, and uses no labels of yours. "
-    f"{_ACCURACY}",
-)
 UNSUPPORTED = (
     "None of the answers drawn agrees with it, so its probability of being right is unknown. More answers "
     "may help."
@@ -247,25 +231,6 @@ def decide(counts: SelectiveCounts, correct: float | None, target: Target, num_s
         return held_back(target, f"{likely} At least {needed} is needed so that {promised}.", kept)
     reason = f"Let it through. {likely} From {needed} on, {promised}."
     return _decision("answer", target, reason, kept)
-
-
-def _decide_unverified(correct: float, target: Target) -> Decision:
-    """Return the decision by a P(correct) that is not based on verdicts; it promises nothing."""
-    needed = 1 - target.error
-    passes = rounded_ties(correct) >= rounded_ties(needed)
-    reason = (
-        f"{'Let it through. ' if passes else HELD_BACK}It is right with a probability of {correct:.3f} by "
-        f"the default calibration. At least {needed:.3f} is required. This is not a promise: the default "
-        "calibration uses no labels of yours."
-    )
-    return Decision.model_construct(
-        action="answer" if passes else "abstain",
-        reason=reason,
-        target_error=target.error,
-        confidence=target.confidence,
-        threshold=needed,
-        coverage=None,
-    )
 
 
 def held_back(target: Target, why: str, missed: Promise | None = None) -> Decision:
@@ -372,34 +337,33 @@ def without_refusals(
 def judge(observation: Observation, target: Target | None) -> tuple[Judgement, list[ScoreWarning]]:
     """Return the judgement of the candidate and of `observation.answer`, with warnings.
 
-    Without a P(correct) from verdicts there is a decision only if the request or the settings set a target,
-    and without samples: such a score has no other value, and the decision gives the reason.
+    Without a model of P(correct) there is a decision, to abstain, only if the request or the settings set a
+    target, or if a calibration applies to a score without samples: then only the decision gives the reason.
     """
     num_samples = observation.num_samples
-    selector = _selector(observation.applied, num_samples, observation.evidence)
+    selector = _selector(observation)
     correct = None if isinstance(selector, str) else _of_answers(selector, observation)
     of_answer = None if correct is None else correct(observation.answer)
     candidate, share = _candidate(observation, correct)
     decisive = of_answer if candidate is None else candidate.probability_correct
-    unavailable_reason = _unavailable_reason(selector)
-    is_needed = not unavailable_reason or (isinstance(selector, str) and not num_samples)
-    decision = None
-    if target is not None and (is_needed or not target.by_default):
-        decision = _decided(selector, decisive, target, num_samples)
-        if not isinstance(selector, str):
-            of_other = _of_other_texts(selector, observation.answer, observation.candidate)
-            decision = decision.model_copy(update={"reason": decision.reason + of_other})
-    judgement = Judgement(candidate, share, of_answer, decision, unavailable_reason)
+    decision, why_none = None, selector if isinstance(selector, str) else None
+    if target is not None and not isinstance(selector, str):
+        decision = decide(selector.counts, decisive, target, num_samples)
+        of_other = _of_other_texts(selector, observation.answer, observation.candidate)
+        decision = decision.model_copy(update={"reason": decision.reason + of_other})
+    elif target is not None and (
+        not target.by_default or (observation.applied is not None and not num_samples)
+    ):
+        decision = held_back(target, f"The probability that an answer is right is unknown: {why_none}.")
+    judgement = Judgement(candidate, share, of_answer, decision, why_none)
     return judgement, _indistinct_candidate(observation)
 
 
-def _selector(applied: ServedCalibration | None, count: int, evidence: Evidence | None) -> Selector | str:
-    """Return the model of P(correct) for `count` answers, or the reason why there is none."""
+def _selector(observation: Observation) -> Selector | str:
+    """Return the model of P(correct) for the number of answers, or the reason why there is none."""
+    applied, count, evidence = observation.applied, observation.num_samples, observation.evidence
     if applied is None:
         return "no calibration is applied"
-    if applied.default is not None:
-        map_ = applied.map if count else applied.calibration.evidence[1]
-        return _unverified(map_)
     id_ = applied.calibration.id
     selector = applied.calibration.selectors.get(count)
     if selector is None:
@@ -407,51 +371,37 @@ def _selector(applied: ServedCalibration | None, count: int, evidence: Evidence 
         return f"calibration {id_} has no correctness model for {count} answers; {why}"
     if selector.map_for(evidence.missing_mass if evidence else None) is None:
         return f"the model of calibration {id_} needs log-probabilities, but these answers have none"
+    if SELF_CHECK in selector.model.features:
+        needed = applied.calibration.fingerprint.self_check
+        if observation.p_true is None or observation.checked_by != needed:
+            return f"the model of calibration {id_} needs a self-check by {needed}, and there is none"
     return selector
 
 
-def _unverified(map_: DepolarizedMap | TemperatureMap | EvidenceMap | None) -> Selector:
-    """Return the model of P(correct) without verdicts, under a map of the default calibration."""
-    return Selector(map_, NO_VERDICTS, NO_COUNTS, "mixed")
+def _of_answers(selector: Selector, observation: Observation) -> Callable[[str], float | None]:
+    """Return a function from a text, an answer or the candidate, to P(correct) in [0, 1].
 
-
-def _unavailable_reason(selector: Selector | str) -> str | None:
-    """Return why P(correct) is not based on verdicts, in words; None if it is."""
-    if isinstance(selector, str):
-        return selector
-    return UNVERIFIED if selector.counts is NO_COUNTS else None
-
-
-def _of_answers(selector: Selector, observation: Observation) -> Callable[[str], float]:
-    """Return a function from a text, an answer or the candidate, to P(correct) in [0, 1]."""
+    None for a text without the self-check that the model needs.
+    """
     # The model was fitted with the selector's own map.
     map_ = selector.map_for(observation.evidence.missing_mass if observation.evidence else None)
     assert map_ is not None
     served = map_.serve(observation.spectrum.eigenvalues, observation.spectrum.dimension)
 
-    def correct(text: str) -> float:
-        columns = answer_features(served.lambda_max, observation.born(text, served).probability)
+    judged = observation.answer if observation.candidate is None else observation.candidate
+
+    def correct(text: str) -> float | None:
+        if SELF_CHECK in selector.model.features and text != judged:
+            return None
+        born = observation.born(text, served).probability
+        columns = answer_features(served.lambda_max, born, observation.p_true)
         return float(selector.model.predict(columns).item())
 
     return correct
 
 
-def _decided(model: Selector | str, correct: float | None, target: Target, num_samples: int) -> Decision:
-    """Return the decision on a text with this P(correct). model: see `_selector`."""
-    unavailable_reason = _unavailable_reason(model)
-    if isinstance(model, str):
-        return held_back(target, f"The probability that an answer is right is unknown: {model}.")
-    if not unavailable_reason:
-        return decide(model.counts, correct, target, num_samples)
-    if correct is None:
-        return held_back(target, UNSUPPORTED)
-    if target.by_caller:
-        return _decide_unverified(correct, target)
-    return held_back(target, f"There is no promise to decide by: {unavailable_reason}. {NAME_A_TARGET}")
-
-
 def _candidate(
-    observation: Observation, correct_of: Callable[[str], float] | None
+    observation: Observation, correct_of: Callable[[str], float | None] | None
 ) -> tuple[Candidate | None, float]:
     """Return the candidate with its probabilities, and the share of the samples on its mode."""
     if observation.candidate is None:

@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from service.api.bodies import RequestModel
 from service.calibration.rows import LogProbability, TokenLogProbability
 from service.claims.comparison import Compare
-from service.llm.port import GenerationRequest, Message, Sampling, question_text
+from service.llm.port import GenerationRequest, Message, Sampling
 from service.scoring.claims import align_tokens
 from service.scoring.score import AUTO, MAX_ITEMS, NumSamples, ScoreCommand, ScorePart, Serving
 
@@ -103,8 +103,9 @@ class ScoreRequest(RequestModel):
         None,
         min_length=1,
         max_length=MAX_ITEMS,
-        description="Answers already drawn. The LLM is not called. Empty answers do not count. At least two "
-        "are needed. One is enough if it has a log-probability and a calibration by evidence fits.",
+        description="Answers already drawn. The LLM is called only for a self-check, if the calibration "
+        "needs it or you ask for it. Empty answers do not count. At least two are needed. One is enough if "
+        "it has a log-probability and a calibration by evidence fits.",
     )
     logprobs: list[LogProbability] | None = Field(
         None,
@@ -122,7 +123,7 @@ class ScoreRequest(RequestModel):
     num_samples: NumSamples | None = Field(
         None,
         description="Number of answers to draw. At least two are needed. One is enough if a calibration by "
-        "evidence fits. 0 draws no answers and costs no tokens: the `candidate` is judged by its "
+        "evidence fits. 0 draws no answers: the `candidate` is judged by its "
         "`candidate_logprob`, and there is no spectrum. `auto` draws the number that the report of the "
         "calibration recommends (none only with a `candidate_logprob`); without a recommendation, 3. Left "
         "out: the number of the settings.",
@@ -167,6 +168,11 @@ class ScoreRequest(RequestModel):
         description="How distinct answers are compared. `embeddings`: by their embeddings. `llm`: the LLM "
         "is also asked whether both answers of a pair say the same. Claims are compared by their facts. "
         "Left out: the service's setting.",
+    )
+    self_check: bool | None = Field(
+        None,
+        description="Whether to ask the LLM with one token if the judged text is correct. Calibrations made "
+        "with such self-checks need them for P(correct). Left out: the service's setting.",
     )
     sampling: SamplingIn | None = Field(None, description="Sampling parameters of the answers.")
     model: str | None = Field(
@@ -288,6 +294,7 @@ def to_command(body: ScoreRequest, serving: Serving, arrived: float | None) -> S
         "as_recommended": body.num_samples == AUTO,
         "claims": body.claims,
         "compare": body.compare,
+        "self_check": body.self_check,
         "target": serving.target(body.target_error, body.confidence),
         "arrived": arrived,
     }
@@ -296,7 +303,8 @@ def to_command(body: ScoreRequest, serving: Serving, arrived: float | None) -> S
             samples=tuple(body.samples),
             logprobs=None if body.logprobs is None else tuple(body.logprobs),
             source_label=body.source_label or "",
-            asked=question_text(body.prompt, _turns(body)),
+            prompt=body.prompt,
+            messages=_turns(body),
             **common,
         )
     return ScoreCommand(_generation(body, serving), **common)

@@ -62,11 +62,11 @@ async def post_score(
 ) -> Response:
     """Draw answers (or use yours), embed them, and return the spectrum's largest eigenvalue and entropy.
 
-    The values are calibrated if a calibration fits this set-up. Otherwise the default calibration applies,
-    `calibrated` is false and a warning gives the reason. A `candidate` is judged by the answers. With a
-    `target_error`, the response has a decision: let the `candidate` or, without one, the `answer` through, or
-    hold it back. With `num_samples` 0, no answers are drawn: the `candidate` is judged by its log-probability
-    alone, and there is no spectrum.
+    The values are calibrated if a calibration fits this set-up. Otherwise they are raw, `calibrated` is false
+    and a warning gives the reason. A `candidate` is judged by the answers. With one token, the LLM also
+    checks the judged text (`self_check`). With a `target_error`, the response has a decision: let the
+    `candidate` or, without one, the `answer` through, or hold it back. With `num_samples` 0, no answers are
+    drawn: the `candidate` is judged by its log-probability and the self-check, and there is no spectrum.
     """
     command = to_command(body, app.serving, request.scope.get("eigencal.arrived"))
     score = await app.serve(request, "score", lambda: app.scorer.score(command))

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, computed_field
 
 from service.claims.comparison import Compare
 from service.embedding.port import Kernel
-from service.llm.port import GenerationRequest, Message, Priority, Sampling
+from service.llm.port import GenerationRequest, Message, Priority, Sampling, question_text, whole_question
 from service.spectral.selective import CONFIDENCE
 
 DEFAULT_TARGET_ERROR = 0.2
@@ -28,14 +28,12 @@ class Target:
 
     `error`: largest share of wrong answers among those let through, in (0, 1). `confidence`: probability that
     the error is kept, in (0, 1). `by_default`: neither request nor settings set a target, so there is a
-    decision only if a calibration can make it. `by_caller`: the request sets the error, so the default
-    calibration, which promises nothing, may decide.
+    decision only if a calibration can make it.
     """
 
     error: float
     confidence: float
     by_default: bool = False
-    by_caller: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +47,8 @@ class ScoreCommand:
     log-probabilities, if known. `target`: the target of the decision.
     `as_recommended`: draw the number of samples that the calibration's report recommends, if any.
     `claims`: also score the answer claim by claim; None: if it is long.
-    `asked`: the question that supplied samples answer; None: unknown. `compare`: how answers are compared;
-    None: the service's setting.
+    `prompt`, `messages`: the question that supplied samples answer; None: unknown. `compare`: how answers are
+    compared; `self_check`: whether the LLM checks the judged text; None: the service's setting.
     """
 
     generation: GenerationRequest | None = None
@@ -64,8 +62,10 @@ class ScoreCommand:
     as_recommended: bool = False
     target: Target | None = None
     claims: bool | None = None
-    asked: str | None = None
+    prompt: str | None = None
+    messages: tuple[Message, ...] | None = None
     compare: Compare | None = None
+    self_check: bool | None = None
     arrived: float | None = None  # time.perf_counter() when the request came in
 
     @property
@@ -76,7 +76,17 @@ class ScoreCommand:
     @property
     def question(self) -> str | None:
         """Return the text of the question; see `question_text`."""
-        return self.asked if self.generation is None else self.generation.question
+        if self.generation is None:
+            return question_text(self.prompt, self.messages)
+        return self.generation.question
+
+    @property
+    def whole_question(self) -> str:
+        """Return the whole question, with earlier turns; "" if it is unknown."""
+        if self.generation is None:
+            turns = [(turn.role, turn.content) for turn in self.messages or ()]
+            return whole_question(self.prompt, turns)
+        return self.generation.whole_question
 
     @property
     def num_samples(self) -> int:
@@ -103,7 +113,6 @@ class Serving:
             DEFAULT_TARGET_ERROR if target_error is None else target_error,
             CONFIDENCE if confidence is None else confidence,
             by_default=target_error is None and confidence is None,
-            by_caller=error is not None,
         )
 
     def number_of(self, num_samples: NumSamples | None) -> int:
@@ -168,9 +177,9 @@ class CalibrationUsed(Part):
         description="Kernel that compares the answers: `facts` (numbers, names, negation, wording), "
         "`llm` (facts and the LLM's judgement of each pair) or `paper` (cosine of the embeddings)."
     )
-    origin: Literal["own", "default"] = Field(
-        description="`own`: fitted for this set-up. `default`: the packaged calibration. It applies if none "
-        "was fitted for this set-up."
+    origin: Literal["own", "bundled"] = Field(
+        description="Questions that it was fitted on: `own`, or the `bundled` ones that the service asks an "
+        "LLM when they meet."
     )
 
 
@@ -190,9 +199,9 @@ class ScoreWarning(Part):
     """A warning about the score."""
 
     code: str = Field(
-        description="Code of the warning: calibration_missing, calibration_mismatch, default_calibration, "
-        "default_probability, evidence_missing, comparison_missing, truncated_samples, indistinct_answers, "
-        "out_of_distribution or claims_left_out."
+        description="Code of the warning: calibration_missing, calibration_mismatch, bundled_questions, "
+        "evidence_missing, comparison_missing, self_check_missing, truncated_samples, "
+        "indistinct_answers, out_of_distribution or claims_left_out."
     )
     message: str = Field(description="Explanation in plain English.")
     differs: list[str] | None = Field(
@@ -239,7 +248,7 @@ class Decision(Part):
     )
     coverage: float | None = Field(
         description="Share of the calibration's questions that are let through, 0..1. 0 if none is let "
-        "through. Null if the default calibration decides: it promises nothing."
+        "through."
     )
 
 
@@ -248,7 +257,7 @@ class Judgement:
     """The judgement of the candidate and of the score's own `answer`.
 
     `share`: share of the samples that lie closest to the candidate's mode, 0..1. `unavailable_reason`: why
-    P(correct) is not based on verdicts, in words; None if it is. `num_refusals`: number of samples without
+    there is no model of P(correct), in words; None if there is one. `num_refusals`: number of samples without
     content. `is_refused`: the judged text or most samples have no content, so nothing is let through.
     """
 
@@ -264,12 +273,6 @@ class Judgement:
     def decisive(self) -> float | None:
         """P(correct) of the text that a decision is about: the candidate where there is one."""
         return self.probability_correct if self.candidate is None else self.candidate.probability_correct
-
-    @property
-    def is_unverified(self) -> bool:
-        """Whether there is a P(correct) that is not based on verdicts."""
-        has_probability = self.probability_correct is not None or self.decisive is not None
-        return self.unavailable_reason is not None and has_probability
 
 
 class Mode(Part):
@@ -317,12 +320,6 @@ class Claim(Part):
     probability: float | None = Field(
         description="Probability of the claim by Born's rule under the served matrix, 0..lambda_max. Higher "
         "= closer to the meaning of the answers."
-    )
-    rank_score: float | None = Field(
-        description="Number to sort claims by, 0..1, if no calibration of claims applies: `probability` or, "
-        "without samples, the probability of the claim's least likely token. Higher = more likely right. It "
-        "is not the probability that the claim is right. Null if a calibration of claims applies, and if no "
-        "answer mentions the claim."
     )
     probability_correct: float | None = Field(
         description="Probability that the claim is right, 0..1, estimated from the verdicts on claims in "
@@ -420,6 +417,10 @@ class Timings(Part):
         None,
         description="Comparison of answers by the LLM, after `embed`. Null if the LLM was not asked.",
     )
+    self_check: float | None = Field(
+        None,
+        description="Wait for the self-check, after all other calls. Null if the LLM was not asked.",
+    )
     spectrum: float = Field(description="Spectrum, calibration and modes.")
     total: float = Field(description="Total time.")
 
@@ -433,22 +434,23 @@ class Score(Part):
     )
     probability_correct: float | None = Field(
         description="Probability that `answer` is right, 0..1, estimated from the verdicts on the "
-        "calibration's questions. The default calibration uses no verdicts (warning `default_probability`). "
-        "Null without a calibration, if the calibration has no correctness model for this number of "
-        "answers, if the model needs log-probabilities that are missing, and if `answer` is a refusal."
-    )
-    rank_score: float | None = Field(
-        None,
-        description="Number to sort texts by if the default calibration applies: `probability_correct` of "
-        "the `candidate` or, without one, of `answer`. Null otherwise.",
+        "calibration's questions. Null without a calibration, if the calibration has no correctness model "
+        "for this number of answers, if the model needs log-probabilities or a self-check that are missing "
+        "(only a `candidate` is checked if there is one), and if `answer` is a refusal."
     )
     candidate: Candidate | None = Field(
         description="The judgement of the `candidate`. Null without a candidate."
     )
+    self_check: float | None = Field(
+        description="P(True): probability that the LLM replies Yes when asked whether the judged text, the "
+        "`candidate` or `answer`, is correct, 0..1. Higher = more likely right. It is a feature of "
+        "`probability_correct`, and by itself far too high. Null if the LLM was not asked, failed, or "
+        "replied with neither Yes nor No.",
+    )
     decision: Decision | None = Field(
         description="Decision on the `candidate` or, without one, on `answer`, for the target error. Null "
-        "if no calibration can decide and the request has no `target_error`, unless the answers are "
-        "refusals or there are none. Without a `probability_correct` the decision is to abstain."
+        "if no calibration can decide and neither the request nor the settings have a target error, unless "
+        "the answers are refusals. Without a `probability_correct` the decision is to abstain."
     )
     lambda_max: float | None = Field(
         description="Largest served eigenvalue, 0..1: the confidence. Higher = more certain. It measures "
@@ -460,16 +462,11 @@ class Score(Part):
         description="`entropy` divided by the largest entropy that the spectrum allows, 0..1. Higher = less "
         "certain."
     )
-    calibrated: bool = Field(
-        description="Whether a calibration of this set-up was applied. False if the default calibration "
-        "(`calibration.origin`) or no calibration was applied."
-    )
+    calibrated: bool = Field(description="Whether a calibration was applied.")
     uncalibrated: SpectrumValues | None = Field(
         description="`lambda_max` and `entropy` without calibration. Null without samples."
     )
-    calibration: CalibrationUsed | None = Field(
-        description="The calibration used. It may be the default. Null: the values are raw."
-    )
+    calibration: CalibrationUsed | None = Field(description="The calibration used. Null: the values are raw.")
     ood_p_value: float | None = Field(
         description="Conformal p-value, 0..1, of the hypothesis that the prompt is like the calibration's "
         "rows. It compares the question and, with samples, their mean length. Lower = less similar. Below "
@@ -510,7 +507,7 @@ class Score(Part):
         None, description="The calibration applied to the claims. Null: none. Present with `claims`."
     )
     usage: TokenUsage | None = Field(
-        description="Tokens used, including comparisons. Null if the LLM was not called."
+        description="Tokens used, including comparisons and self-checks. Null if the LLM was not called."
     )
     timings_ms: Timings = Field(description="Duration of each stage in milliseconds.")
 
@@ -529,7 +526,7 @@ class Score(Part):
 
     @property
     def unavailable_reason(self) -> str | None:
-        """Why P(correct) is not based on verdicts, in words; None if it is."""
+        """Why there is no model of P(correct), in words; None if there is one."""
         return self._judgement.unavailable_reason
 
     @property

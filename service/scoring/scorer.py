@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.calibration.calibration import Calibration
-from service.calibration.default import DefaultCalibration
 from service.calibration.store import SqlCalibrations
 from service.claims.comparison import Compare, Comparer, Comparison, compared_by
 from service.claims.kernel import (
@@ -42,7 +41,7 @@ from service.errors import (
     TooFewSamples,
 )
 from service.ids import new_id
-from service.llm.ask import NO_REPLY, Asker
+from service.llm.ask import NO_REPLY, Asker, checked_by, is_correct
 from service.llm.openai_server import HttpLanguageModel
 from service.llm.port import Generation, GenerationRequest, Priority, Usage, is_blank
 from service.scoring.choice import (
@@ -54,8 +53,6 @@ from service.scoring.choice import (
 )
 from service.scoring.claims import AnswerClaims, ClaimScorer, ClaimScores
 from service.scoring.judging import (
-    DEFAULT_PROBABILITY,
-    DEFAULT_WITHOUT_SAMPLES,
     Observation,
     evidence_of,
     find_refusals,
@@ -85,6 +82,8 @@ TOO_FEW = (
 )
 
 MAX_COMPARE_S = 30.0
+MAX_CHECK_S = 24.0
+CHECK_SHARE = 0.8  # of the time left before the deadline, so that a slow self-check does not fail the score
 
 
 @asynccontextmanager
@@ -162,6 +161,27 @@ class _Read:
     warnings: Sequence[ScoreWarning]
 
 
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The self-checks of texts.
+
+    p_true: P(True) of each text in [0, 1], None if unknown; empty if it was not asked for. by: see
+    `Fingerprint.self_check`; "" if unknown. usage: tokens of the calls. is_asked: the LLM was asked.
+    warnings: why P(True) is unknown although it was asked for.
+    """
+
+    p_true: Sequence[float | None] = ()
+    by: str = ""
+    usage: Usage = field(default_factory=Usage)
+    is_asked: bool = False
+    warnings: Sequence[ScoreWarning] = ()
+
+    @property
+    def only(self) -> float | None:
+        """P(True) of the only text."""
+        return self.p_true[0] if self.p_true else None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Judged:
     """The judgement of a score, without its claims."""
@@ -191,9 +211,9 @@ class LiveLoad:
 class Scorer:
     """Scores prompts. `live` counts the running scores, to which other work yields.
 
-    `default`: used if no calibration fits; None: values stay raw. `claims`: scores long answers by claim.
-    `compare`: how answers are compared if a request does not specify it. `threads`: for work that would block
-    the event loop.
+    `claims`: scores long answers by claim.
+    `compare`: how answers are compared, and `self_check`: whether the LLM checks the judged text, if a
+    request does not specify it. `threads`: for work that would block the event loop.
     """
 
     def __init__(
@@ -203,9 +223,9 @@ class Scorer:
         calibrations: SqlCalibrations,
         *,
         live: LiveLoad | None = None,
-        default: DefaultCalibration | None = None,
         claims: ClaimScorer | None = None,
         compare: Compare = "embeddings",
+        self_check: bool = True,
         asker: Asker | None = None,
         threads: Threads | None = None,
     ) -> None:
@@ -213,7 +233,8 @@ class Scorer:
         self._embedder = embedder
         self._asker = asker or Asker(llm)
         self._comparer = Comparer(self._asker)
-        self.choice = CalibrationChoice(llm, embedder, calibrations, default, compare)
+        self._self_check = self_check
+        self.choice = CalibrationChoice(llm, embedder, calibrations, compare)
         self._live = live or LiveLoad()
         self._threads = threads or Threads("scores")
         self._claims = claims or ClaimScorer(threads=self._threads)
@@ -226,9 +247,9 @@ class Scorer:
         NoUsableAnswers if fewer had text; DeadlineExceeded; InvalidRequest for a blank candidate; NotFound
         for an unknown calibration; and the errors of the LLM and the embedder.
         """
-        async with in_time(command):
+        async with in_time(command), self._checking(command) as checking:
             with self._live.one():
-                return await self._scored(await self._drawn(command))
+                return await self._scored(await self._drawn(command), checking)
 
     async def draw(self, command: ScoreCommand) -> Samples:
         """Return the samples of a score, to be scored by `finish`. Raises like `score`.
@@ -243,13 +264,18 @@ class Scorer:
             begun = time.perf_counter()
             comparison, _ = await self._compare(drawn, *_to_compare(texts, index, None))
             seconds = {**drawn.seconds, "compare": time.perf_counter() - begun}
-            return replace(drawn, generation=_with_usage(drawn.generation, comparison), seconds=seconds)
+            if comparison is None:
+                return replace(drawn, seconds=seconds)
+            generation = _with_usage(drawn.generation, comparison.usage)
+            return replace(drawn, generation=generation, seconds=seconds)
 
     async def finish(self, drawn: Samples, candidate: str | None) -> Score:
         """Return the score of samples from `draw`, with a candidate to judge. Raises like `score`."""
         self._refuse_blank(candidate)
-        with self._live.one():
-            return await self._scored(replace(drawn, command=replace(drawn.command, candidate=candidate)))
+        command = replace(drawn.command, candidate=candidate)
+        async with self._checking(command) as checking:
+            with self._live.one():
+                return await self._scored(replace(drawn, command=command), checking)
 
     async def _drawn(self, command: ScoreCommand) -> Samples:
         """Return the samples. Meanwhile the question is embedded and cached: the LLM takes longer."""
@@ -316,7 +342,8 @@ class Scorer:
             finally:
                 comparing.cancel()
                 await asyncio.gather(comparing, return_exceptions=True)
-            drawn = replace(drawn, generation=_with_usage(drawn.generation, comparison))
+            if comparison is not None:
+                drawn = replace(drawn, generation=_with_usage(drawn.generation, comparison.usage))
             seconds["compare"] = seconds.get("compare", 0.0) + time.perf_counter() - all_embedded
             made_by = replace(embedded.made_by, kernel=FACTS)
         else:
@@ -341,7 +368,45 @@ class Scorer:
             warnings,
         )
 
-    async def _scored(self, drawn: Samples) -> Score:
+    @asynccontextmanager
+    async def _checking(self, command: ScoreCommand) -> AsyncIterator["asyncio.Task[Checked] | None"]:
+        """Yield the self-check of the candidate, which need not wait for the answers; None without one."""
+        if command.candidate is None or is_blank(command.candidate) or command.generation is None:
+            yield None
+            return
+        checking = asyncio.ensure_future(self._check(command, [command.candidate.strip()]))
+        try:
+            yield checking
+        finally:
+            checking.cancel()
+            await asyncio.gather(checking, return_exceptions=True)
+
+    async def _check(self, command: ScoreCommand, texts: Sequence[str]) -> Checked:
+        """Return the self-checks of texts. It never fails: if P(True) is unknown, a warning says why."""
+        is_wanted = self._self_check if command.self_check is None else command.self_check
+        question, request = command.whole_question, command.generation
+        if not is_wanted or not question or not texts:
+            return Checked()
+        left_s = None if request is None else request.deadline_s
+        if left_s is not None and command.arrived is not None:
+            left_s -= time.perf_counter() - command.arrived
+        try:
+            replies = await self._asker.ask(
+                [is_correct(question, text) for text in texts],
+                model=None if request is None else request.model,
+                priority=Priority.LIVE if request is None else request.priority,
+                deadline_s=MAX_CHECK_S if left_s is None else min(MAX_CHECK_S, CHECK_SHARE * left_s),
+            )
+        except EigencalError as error:
+            why = error.full_detail
+        else:
+            if any(p_true is not None for p_true in replies.yes):
+                return Checked(replies.yes, checked_by(replies.by), replies.usage, is_asked=True)
+            why = NO_REPLY
+        message = f"The self-check is missing. {why}"
+        return Checked(is_asked=True, warnings=[warning("self_check_missing", message)])
+
+    async def _scored(self, drawn: Samples, checking: "asyncio.Task[Checked] | None") -> Score:
         read = await self._read(drawn)
         begun, command, generation = time.perf_counter(), read.drawn.command, read.drawn.generation
         evidence = evidence_of(generation.draws, read.index)
@@ -349,32 +414,47 @@ class Scorer:
         # The first decision imports scipy, which takes half a second.
         decides = command.target is not None and applied is not None and bool(applied.calibration.selectors)
         slow = decides or _is_slow(with_candidate(read.texts, read.candidate))
-        judged = await self._maybe_in_thread(slow, self._judged, read, applied, evidence, about)
+        observation, about_samples = await self._maybe_in_thread(
+            slow, self._observation, read, applied, evidence
+        )
+        observed_at = time.perf_counter()
+        checked = Checked()
+        if checking is not None:
+            checked = await checking
+        elif (
+            command.generation is not None
+            or command.self_check
+            or (applied is not None and applied.needs_self_check(observation.num_samples))
+        ):  # with supplied samples the LLM is called only if need be
+            judged_text = observation.answer if read.candidate is None else read.candidate
+            checked = await self._check(command, [judged_text])
+        checked_s = time.perf_counter() - observed_at
+        judged = await self._maybe_in_thread(
+            slow, self._judged, read, observation, checked, [*about_samples, *read.warnings, *about]
+        )
         claims = None
         if read.answer_claims is not None:
             claims = await self._claim_scores(read, read.answer_claims, judged.observation)
-        return compose(read, judged, claims, time.perf_counter() - begun)
+        return compose(read, judged, checked, claims, time.perf_counter() - begun - checked_s, checked_s)
 
     def _judged(
         self,
         read: _Read,
-        applied: ServedCalibration | None,
-        evidence: Evidence | None,
-        about_calibration: Sequence[ScoreWarning],
+        observation: Observation,
+        checked: Checked,
+        about: Sequence[ScoreWarning],
     ) -> _Judged:
-        """Compute the spectrum, and judge the candidate and the leading answer."""
-        command, candidate = read.drawn.command, read.candidate
-        observation, about_samples = self._observation(read, applied, evidence)
+        """Judge the candidate and the leading answer. about: warnings so far."""
+        command, candidate, applied = read.drawn.command, read.candidate, observation.applied
+        observation = replace(observation, p_true=checked.only, checked_by=checked.by)
         p_value, distance_warnings = ood_p_value(
             applied, read.question, read.vectors, read.drawn.generation.draws, candidate
         )
-        judgement, about = judge(observation, command.target)
+        judgement, about_text = judge(observation, command.target)
         refusals = find_refusals(read.texts, read.index, candidate, command.question)
         judgement = without_refusals(judgement, observation.answer, candidate, refusals, command.target)
-        unverified = DEFAULT_PROBABILITY if observation.num_samples else DEFAULT_WITHOUT_SAMPLES
-        warnings = [*about_samples, *read.warnings, *about_calibration]
-        warnings += [unverified] if judgement.is_unverified else []
-        warnings += [*distance_warnings, *about]
+        warnings = [*about, *checked.warnings]
+        warnings += [*distance_warnings, *about_text]
         return _Judged(observation, judgement, p_value, warnings)
 
     def _space(self, read: _Read) -> NDArray[np.floating]:
@@ -470,6 +550,9 @@ class Scorer:
             drawn.generation.draws,
             judged,
         )
+        to_check = self._claims.to_check(answer_claims, judged, texts, applied)
+        checked = await self._check(command, to_check)
+        needed = None if applied is None else applied.calibration.fingerprint.self_check
         scores = await self._claims.scores(
             command,
             answer_claims,
@@ -478,8 +561,10 @@ class Scorer:
             matcher,
             read.embedder.dimension,
             applied,
+            checked.p_true if checked.by == needed else (),
         )
-        return replace(scores, warnings=[*scores.warnings, *distance_warnings, *warnings])
+        about = [*distance_warnings, *warnings, *checked.warnings]
+        return replace(scores, warnings=[*scores.warnings, *about], usage=checked.usage)
 
     async def _maybe_in_thread(
         self, slow: object, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
@@ -529,14 +614,12 @@ def _to_compare(
     return known, order
 
 
-def _with_usage(generation: Generation, comparison: Comparison | None) -> Generation:
-    """Return the answers, with the tokens of their comparison added to their own."""
-    if comparison is None:
-        return generation
-    drawing, comparing = generation.usage, comparison.usage
+def _with_usage(generation: Generation, further: Usage) -> Generation:
+    """Return the answers, with the tokens of questions about them added to their own."""
+    drawing = generation.usage
     usage = Usage(
-        drawing.prompt_tokens + comparing.prompt_tokens,
-        drawing.completion_tokens + comparing.completion_tokens,
+        drawing.prompt_tokens + further.prompt_tokens,
+        drawing.completion_tokens + further.completion_tokens,
     )
     return replace(generation, usage=usage)
 
@@ -546,12 +629,22 @@ def _is_slow(texts: Sequence[str]) -> bool:
     return len(texts) > INLINE_DISTINCT or sum(map(len, texts)) > INLINE_CHARACTERS
 
 
-def compose(read: _Read, judged: _Judged, claims: ClaimScores | None, judged_s: float) -> Score:
-    """Return the score. judged_s: time after embedding, in seconds."""
+def compose(
+    read: _Read,
+    judged: _Judged,
+    checked: Checked,
+    claims: ClaimScores | None,
+    judged_s: float,
+    checked_s: float,
+) -> Score:
+    """Return the score. judged_s: time after embedding without the wait for the self-check, checked_s."""
     command, generation = read.drawn.command, read.drawn.generation
     observation, judgement = judged.observation, judged.judgement
     applied, warnings = observation.applied, [*judged.warnings]
+    generation = _with_usage(generation, checked.usage)
     seconds = {**read.drawn.seconds, "spectrum": judged_s}
+    if checked.is_asked:
+        seconds["self_check"] = checked_s
     laps = {stage: round(1000 * took, 3) for stage, took in seconds.items()}
     if command.generation is None:
         laps.pop("generate", None)
@@ -560,22 +653,19 @@ def compose(read: _Read, judged: _Judged, claims: ClaimScores | None, judged_s: 
     if claims is not None:
         known = {warning_.code for warning_ in warnings}
         warnings += [warning_ for warning_ in claims.warnings if warning_.code not in known]
+        generation = _with_usage(generation, claims.usage)
         claim_fields = {
             "claims": claims.claims,
             "claims_calibration": claims.calibration,
         }
-    if observation.num_samples:
-        calibrated = applied is not None and applied.default is None
-    else:
-        calibrated = judgement.unavailable_reason is None
     score = Score.model_construct(
         id=new_id("scr"),
         answer=observation.answer,
         probability_correct=judgement.probability_correct,
         candidate=judgement.candidate,
-        rank_score=judgement.decisive if applied is not None and applied.default is not None else None,
+        self_check=checked.only,
         decision=judgement.decision,
-        calibrated=calibrated,
+        calibrated=applied is not None and (bool(texts) or judgement.unavailable_reason is None),
         calibration=None if applied is None else applied.used,
         ood_p_value=judged.ood_p_value,
         warnings=warnings,
@@ -588,6 +678,7 @@ def compose(read: _Read, judged: _Judged, claims: ClaimScores | None, judged_s: 
         num_empty=generation.num_empty,
         samples=texts,
         timings_ms=Timings.model_construct(None, **laps, total=round(1000 * sum(seconds.values()), 3)),
+        usage=_usage(generation),
         **_values(observation, generation),
         **claim_fields,
     )
@@ -595,15 +686,22 @@ def compose(read: _Read, judged: _Judged, claims: ClaimScores | None, judged_s: 
     return score
 
 
+def _usage(generation: Generation) -> TokenUsage | None:
+    """Return the tokens used; None if the LLM was not called."""
+    usage = generation.usage
+    if usage == Usage() and not (generation.draws and generation.model):
+        return None
+    return TokenUsage.model_construct(
+        prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens
+    )
+
+
 def _values(observation: Observation, generation: Generation) -> dict[str, Any]:
     """Return the fields of a score that describe the samples and their spectrum."""
     if not observation.num_samples:
         of_spectrum = ("lambda_max", "entropy", "entropy_normalized", "uncalibrated")
-        return dict.fromkeys((*of_spectrum, "evidence", "usage")) | {"num_distinct": 0, "modes": []}
+        return dict.fromkeys((*of_spectrum, "evidence")) | {"num_distinct": 0, "modes": []}
     served, raw = observation.served, observation.raw
-    usage = TokenUsage.model_construct(
-        prompt_tokens=generation.usage.prompt_tokens, completion_tokens=generation.usage.completion_tokens
-    )
     return {
         "lambda_max": served.lambda_max,
         "entropy": served.entropy,
@@ -612,5 +710,4 @@ def _values(observation: Observation, generation: Generation) -> dict[str, Any]:
         "evidence": observation.evidence,
         "num_distinct": len(observation.texts),
         "modes": list(observation.modes),
-        "usage": usage if generation.model or generation.usage != Usage() else None,
     }

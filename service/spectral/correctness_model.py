@@ -1,10 +1,11 @@
 """P(correct), the probability that a text is right (**ours**, method, sections 8 and 13).
 
-For answers, P(correct) is the calibrated `agreement` of the answers drawn, with a slope and an offset fitted
-to verdicts. The prior of both parameters favours the unchanged agreement, which is also P(correct) without
-verdicts. For claims, P(correct) is a logistic regression on standardised features with an L2 penalty, on the
-nested feature set of lowest cross-validated log loss. A model is served only if it beats the base rate. Folds
-have equal shares of right and wrong answers.
+For answers, P(correct) is a logistic regression on the `agreement` of the answers drawn and, if the LLM was
+asked for it, on the logit of its self-check (method, section 15). For claims, P(correct) is a logistic
+regression on standardised features with an L2 penalty, on the nested feature set of lowest cross-validated
+log loss. A model is served only if it beats the base rate,
+or if a model of the same LLM is known. Folds have equal shares of right and wrong
+answers.
 
 Sources: scikit-learn's `LogisticRegression` (the penalty and C); Platt, *Probabilistic Outputs for Support
 Vector Machines*, 1999 (slope and offset of logits); Varma and Simon, *Bias in Error Estimation when Using
@@ -27,19 +28,26 @@ Columns = Mapping[str, ArrayLike]
 WhyNone = Literal["one_kind", "no_better_than_base_rate"]
 
 AGREEMENT = "agreement"
+SELF_CHECK = "self_check"  # the logit of P(True), see `logit_self_check`
 FEATURES_OF_CLAIMS = ("logit_probability", "entropy")
 # Log-probabilities of a claim: of the tokens of its facts, of the least likely such token, of all tokens.
 FEATURES_OF_TOKENS = ("fact_log_probability", "least_log_probability", "log_probability")
-FEATURES = (AGREEMENT, *FEATURES_OF_CLAIMS, *FEATURES_OF_TOKENS)  # in the order of the nested sets
+FEATURES = (AGREEMENT, *FEATURES_OF_CLAIMS, SELF_CHECK, *FEATURES_OF_TOKENS)  # in this order, nested sets
 # Probability that a differing text is right when the answers are wrong. With .03 and .08, the log loss on
 # recorded answers that were not drawn for the score differs by less than .001 nats.
 OTHERWISE = 0.05
-# Standard deviations of the priors of slope and offset, centered at 1 and 0. On the recorded sets, half and
-# twice these values cost up to .02 nats with 10 to 100 verdicts.
-SLOPE_SPREAD, OFFSET_SPREAD = 0.25, 1.0
+# Standard deviation of the prior of the intercept, centered at 0, and center and standard deviation of the
+# prior of each weight. On the recorded sets, half and twice these values cost up to .02 nats with 10 to 100
+# verdicts.
+OFFSET_SPREAD = 1.0
+WEIGHT_PRIOR = {AGREEMENT: (1.0, 0.25), SELF_CHECK: (0.8, 0.5)}
+# The same around a model of the same LLM that is known from other questions. Where it is right, ten verdicts
+# cost .002 nats on the recorded sets; where it is .1 too high or too low, they gain .025 to .045.
+KNOWN_WEIGHT_SPREAD, KNOWN_OFFSET_SPREAD = 0.15, 0.5
 # Bounds of the weights: the meaning of a feature fixes the sign of its weight.
 MIN_WEIGHT = {
     AGREEMENT: 0.1,
+    SELF_CHECK: 0.0,
     "logit_probability": 0.1,
     "fact_log_probability": 0.0,
     "least_log_probability": 0.0,
@@ -51,6 +59,7 @@ MAX_WEIGHT = {"entropy": 0.0}
 # verdicts, 1/10 (half of them right) to 3/10 (a fifth of them right) pass at 0.5.
 MIN_GAIN = 0.5
 PROBABILITY_CLIP = 1e-6  # a text outside a raw spectrum's span has probability 0, and logit -inf
+CHECK_CLIP = 1e-4
 STRENGTH = 1.0  # C (method, section 8); also scikit-learn's default
 NO_SPREAD = 1e-5
 # Features are clipped to these quantiles of the rows. Without clipping, a model fitted on answers of a few
@@ -188,6 +197,12 @@ def logit_probability(probability: ArrayLike) -> Floats:
     return np.asarray(np.log(p) - np.log1p(-p))
 
 
+def logit_self_check(p_true: ArrayLike) -> Floats:
+    """Return log(t / (1 - t)) of P(True) t in [0, 1], clipped to [1e-4, 1 - 1e-4] first."""
+    t = np.clip(np.asarray(p_true, dtype=np.float64), CHECK_CLIP, 1 - CHECK_CLIP)
+    return np.asarray(np.log(t) - np.log1p(-t))
+
+
 def agreement(lambda_max: ArrayLike, probability: ArrayLike) -> Floats:
     """Return how far the answers agree with texts (n,), in logits. Higher = more likely right.
 
@@ -210,9 +225,10 @@ class CorrectnessModel:
     """P(correct) = sigmoid(intercept + sum_j weights_j (x_j - means_j) / scales_j).
 
     features: names of the x_j, in the order of the other fields. lows, highs: range of the rows (`BOUNDS`),
-    to which features are clipped because the rows have no data beyond it. The agreement has mean 0, scale 1
-    and no such bounds. A fitted P(correct) rises with the agreement and, if rows differ in it, with p(y). It
-    never falls with log-probabilities and never rises with entropy.
+    to which features are clipped because the rows have no data beyond it. The agreement, and the self-check
+    beside it, have mean 0, scale 1 and no such bounds. A fitted P(correct) rises with the agreement and, if
+    rows differ in it, with p(y). It never falls with the self-check and with log-probabilities, and never
+    rises with entropy.
     """
 
     features: tuple[str, ...]
@@ -233,8 +249,6 @@ class CorrectnessModel:
 
 
 _EXTREME = float(-logit_probability(0.0))
-# The model without verdicts: P(correct) is the agreement.
-NO_VERDICTS = CorrectnessModel((AGREEMENT,), (0.0,), (1.0,), (1.0,), 0.0, (-_EXTREME,), (_EXTREME,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,19 +286,24 @@ def _table(columns: Columns, names: Sequence[str]) -> Floats:
 def nested_sets(available: Sequence[str] | Columns) -> list[tuple[str, ...]]:
     """Return the feature sets to try: the first available one of `FEATURES`, then one more each time.
 
+    With the agreement, all available features are used.
+
     >>> nested_sets(["entropy", "logit_probability"])
     [('logit_probability',), ('logit_probability', 'entropy')]
     """
     names = tuple(name for name in FEATURES if name in available)
-    return [names[:size] for size in range(1, len(names) + 1)]
+    return [names[:size] for size in range(len(names) if AGREEMENT in names else 1, len(names) + 1)]
 
 
-def fit_model(columns: Columns, labels: ArrayLike, features: Sequence[str]) -> CorrectnessModel:
+def fit_model(
+    columns: Columns, labels: ArrayLike, features: Sequence[str], known: CorrectnessModel | None = None
+) -> CorrectnessModel:
     """Return the model of the named features, fitted on all rows (method, sections 8 and 13).
 
-    Weights stay within `MIN_WEIGHT` and `MAX_WEIGHT`. The prior is centered at weight 1 for the agreement
-    (and then intercept 0), and at weight 0 for the other features. A constant feature gets weight 0, except
-    the agreement. Raises ValueError as `fit_logistic` does.
+    Weights stay within `MIN_WEIGHT` and `MAX_WEIGHT`. With the agreement, the prior of weights and intercept
+    is that of `WEIGHT_PRIOR`; without it, weights are centered at 0. A constant feature gets weight 0, except
+    those of `WEIGHT_PRIOR`. known: the center of the prior instead, if it has these features. Raises
+    ValueError as `fit_logistic` does.
     """
     rows = _table(columns, features)
     lows, highs = np.quantile(rows, BOUNDS, axis=0)
@@ -295,11 +314,14 @@ def fit_model(columns: Columns, labels: ArrayLike, features: Sequence[str]) -> C
     scales = np.where(constant, 1.0, spread)
     prior = ridge(len(features))
     if AGREEMENT in features:
-        at = tuple(features).index(AGREEMENT)
-        means[at], scales[at], constant[at] = 0.0, 1.0, False
-        lows[at], highs[at] = -_EXTREME, _EXTREME
-        center, hessian = prior.center, prior.hessian
-        center[at], hessian[at, at], hessian[-1, -1] = 1.0, SLOPE_SPREAD**-2, OFFSET_SPREAD**-2
+        prior.hessian[-1, -1] = OFFSET_SPREAD**-2
+        for at, name in enumerate(features):
+            means[at], scales[at], constant[at] = 0.0, 1.0, False
+            lows[at], highs[at] = -_EXTREME, _EXTREME
+            prior.center[at], deviation = WEIGHT_PRIOR[name]
+            prior.hessian[at, at] = deviation**-2
+        if known is not None and known.features == tuple(features):
+            prior = _around(known)
     logistic = fit_logistic(
         (rows - means) / scales,
         labels,
@@ -319,6 +341,12 @@ def fit_model(columns: Columns, labels: ArrayLike, features: Sequence[str]) -> C
     )
 
 
+def _around(known: CorrectnessModel) -> Prior:
+    """Return the prior around a model of raw features."""
+    spreads = np.array([KNOWN_WEIGHT_SPREAD] * len(known.weights) + [KNOWN_OFFSET_SPREAD])
+    return Prior(np.array([*known.weights, known.intercept]), np.diag(spreads**-2), 1.0)
+
+
 def base_rate(labels: ArrayLike) -> float:
     """Return the share of right rows in (0, 1), with half a verdict of either kind added.
 
@@ -332,7 +360,13 @@ def base_rate(labels: ArrayLike) -> float:
     return float((right.sum() + 0.5) / (right.size + 1))
 
 
-def held_out_predictions(columns: Columns, labels: ArrayLike, features: Sequence[str], fold: Ints) -> Floats:
+def held_out_predictions(
+    columns: Columns,
+    labels: ArrayLike,
+    features: Sequence[str],
+    fold: Ints,
+    known: CorrectnessModel | None = None,
+) -> Floats:
     """Return P(correct) (n,) of each row by the model of the other folds. fold: (n,).
 
     It is the base rate of the other folds if there are no features, or if their verdicts are of one kind and
@@ -341,7 +375,7 @@ def held_out_predictions(columns: Columns, labels: ArrayLike, features: Sequence
     right, predicted = verdicts(labels), np.empty(fold.size)
     for number in np.unique(fold):
         held = fold == number
-        predicted[held] = _predictions(columns, right, features, held)
+        predicted[held] = _predictions(columns, right, features, held, known)
     return predicted
 
 
@@ -350,13 +384,14 @@ def _predictions(
     right: NDArray[np.bool_],
     features: Sequence[str],
     held: NDArray[np.bool_],
+    known: CorrectnessModel | None,
 ) -> Floats:
     """Return P(correct) of the rows held out (mask) by the model of the other rows."""
     others = right[~held]
     if not features or (AGREEMENT not in features and (others.all() or not others.any())):
         return np.full(np.count_nonzero(held), base_rate(others))
     # Means and scales also exclude held-out rows, so that nothing leaks.
-    return fit_model(_rows(columns, ~held), others, features).predict(_rows(columns, held))
+    return fit_model(_rows(columns, ~held), others, features, known).predict(_rows(columns, held))
 
 
 def _rows(columns: Columns, chosen: NDArray[np.bool_]) -> Columns:
@@ -396,35 +431,38 @@ def fit_correctness(
     *,
     by_fold: Sequence[Columns] | None = None,
     groups: ArrayLike | None = None,
+    known: CorrectnessModel | None = None,
 ) -> CorrectnessFit:
     """Return the model of P(correct) fitted on all rows, or the reason for none.
 
-    There is a model only if the held-out P(correct) beats the base rate by `MIN_GAIN` standard errors of the
-    paired difference. The comparison is not optimistic: the model that predicts a row, and the choice of its
-    features, do not depend on the row.
+    There is a model only if one is `known`, or if the held-out P(correct) beats the base rate by `MIN_GAIN`
+    standard errors of the paired difference. The comparison is not optimistic: the model that predicts a row,
+    and the choice of its features, do not depend on the row.
 
     columns: (n,) each, finite, named as in `FEATURES`. labels: (n,) verdicts, 1 = right. fold: (n,) in 0 .. k
     - 1, the fold that holds each row out. by_fold: for each of the k folds, the columns by a map fitted
     without the fold; None: `columns` for all. groups: (n,), rows that belong together, for the standard
-    error; folds should not split groups; None: each row is its own group. Raises ValueError for columns that
-    are none of `FEATURES`, not finite or of other lengths.
+    error; folds should not split groups; None: each row is its own group. known: see `fit_model`. Raises
+    ValueError for columns that are none of `FEATURES`, not finite or of other lengths.
     """
     right = verdicts(labels)
     checked = _checked(columns, right.size)
     counts = int(right.sum()), int((~right).sum())
-    if not all(counts):
+    if known is not None and known.features != tuple(name for name in FEATURES if name in checked):
+        known = None
+    if known is None and not all(counts):
         return CorrectnessFit(None, "one_kind", *counts)
     predicted = np.empty(right.size)
     for number in np.unique(fold):
         held = fold == number
         seen = checked if by_fold is None else _checked(by_fold[number], right.size)
         features = best_features(_rows(seen, ~held), right[~held], fold[~held])
-        predicted[held] = _predictions(seen, right, features, held)
+        predicted[held] = _predictions(seen, right, features, held, known)
     base = held_out_predictions({}, right, (), fold)
-    beaten = _beats(predicted, base, right, grouped(groups, right.size))
+    beaten = known is not None or _beats(predicted, base, right, grouped(groups, right.size))
     model = None
     if beaten:
-        model = fit_model(checked, right, best_features(checked, right, fold))
+        model = fit_model(checked, right, best_features(checked, right, fold), known)
     return CorrectnessFit(
         model,
         None if beaten else "no_better_than_base_rate",

@@ -105,7 +105,7 @@ dev_rows = sa.Table(
     # The LLM server's message if it refused the row, and the verdict on the row's answer.
     sa.Column("refused", sa.JSON(none_as_null=True)),
     sa.Column("verdict", sa.JSON(none_as_null=True)),
-    sa.Column("compared", sa.JSON(none_as_null=True)),  # replies of the LLM that has compared its answers
+    sa.Column("replies", sa.JSON(none_as_null=True)),  # of the LLM to questions about its answers
 )
 
 calibrations = sa.Table(

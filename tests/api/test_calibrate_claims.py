@@ -102,7 +102,6 @@ async def test_claims_are_judged_by_token_logprobs_without_samples(http: httpx.A
     assert first["lambda_max"] is None and first["support"] is None
     assert first["least_logprob"] == pytest.approx(-0.1)
     assert last["least_logprob"] == pytest.approx(-3.0)
-    assert last["rank_score"] < first["rank_score"]
 
 
 async def test_report_counts_answers_and_claims_and_exported_rows_can_be_uploaded(
@@ -126,7 +125,7 @@ async def _serves_claims_of_its_number_of_answers_alone(
     http: httpx.AsyncClient, made: dict[str, Any], calibration_id: str
 ) -> None:
     score_ = await score(http, asked(made, calibration=calibration_id))
-    assert score_["calibration"]["origin"] == "default"
+    assert score_["calibration"] is None
     assert score_["claims_calibration"]["id"] == calibration_id
     [mismatch] = [warning for warning in score_["warnings"] if warning["code"] == "calibration_mismatch"]
     assert mismatch["differs"] == ["unit"]

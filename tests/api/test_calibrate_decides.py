@@ -103,7 +103,7 @@ async def test_verdicts_give_thresholds(http: httpx.AsyncClient, embedder: Remem
 async def test_without_the_target_the_promise_is_the_lowest_of_all_numbers_of_answers(
     http: httpx.AsyncClient,
 ) -> None:
-    calibration = await calibrated(http, sent(30))
+    calibration = await calibrated(http, sent(50))
     opening = (await http.get(calibration["links"]["report"])).json()["opening"]["promise"]
     assert opening.startswith("Nothing at 20 %")
     number, error = calibration["promise"]["num_samples"], calibration["promise"]["target_error"]

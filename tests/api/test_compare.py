@@ -129,9 +129,9 @@ async def test_a_text_without_answers_is_judged_by_the_same_calibration(
     async with client(calibrations=active(llm), compare="llm") as http:
         own = (await http.post("/score", json=sent)).json()
     async with client(compare="llm") as http:
-        default = (await http.post("/score", json=sent)).json()
+        without = (await http.post("/score", json=sent)).json()
     assert own["calibration"]["origin"] == "own"
-    assert default["calibration"]["origin"] == "default"
+    assert without["calibration"] is None
 
 
 async def test_draws_are_compared_before_the_candidate_is_there(llm: ComparingLLM) -> None:

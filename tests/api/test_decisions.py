@@ -96,7 +96,7 @@ async def test_candidate_is_judged_and_gets_a_decision(started: Served) -> None:
     assert none["probability_correct"] == pytest.approx(LIKELY)
     assert plain["candidate"] is None
     # The fields about the text come before those about the samples.
-    about_text = ["id", "answer", "probability_correct", "rank_score", "candidate", "decision"]
+    about_text = ["id", "answer", "probability_correct", "candidate", "self_check", "decision"]
     assert list(same)[:7] == [*about_text, "lambda_max"]
     assert sure["decision"]["confidence"] == 0.95
     assert same["warnings"] == none["warnings"] == plain["warnings"] == []

@@ -54,7 +54,9 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     async with OpenAIServer(default=made.answer) as server:
         llm = HttpLanguageModel(server.url, model="")
         parts = {"llm": llm, "embedder": FakeEmbedder(24), "patience": QUICK}
-        async with replica_app(tmp_path, **parts, llm_url=server.url, num_samples=5) as made.http:
+        async with replica_app(
+            tmp_path, **parts, llm_url=server.url, num_samples=5, self_check=False
+        ) as made.http:
             yield made
 
 

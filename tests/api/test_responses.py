@@ -454,7 +454,7 @@ async def test_logprobs_are_requested_and_returned_only_if_the_caller_asked(
         assert [body["include"] for body in made.server.bodies] == [["reasoning.encrypted_content", LOGPROBS]]
     [score] = scores(answer, stream=stream)
     assert (score["status"], score["num_samples"]) == ("scored", 0)
-    assert 0 < score["probability_correct"] < 1
+    assert score["candidate"]["probability_correct"] is None  # no calibration applies
     assert ("-0.5" in answer.text) is asked
 
 

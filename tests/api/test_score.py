@@ -3,7 +3,6 @@
 import asyncio
 import math
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,12 +23,6 @@ ORTHOGONAL = {name: np.eye(8)[i] for i, name in enumerate("abcd")}
 @pytest.fixture
 def embedder() -> FakeEmbedder:
     return FakeEmbedder(8, vectors=ORTHOGONAL)
-
-
-@pytest.fixture
-def client(client: Client) -> Client:
-    """Yield a client without a matching calibration: the default has its own tests."""
-    return partial(client, default_calibration=False)
 
 
 def calibration(fingerprint, num_samples=4, temperature=1.0, depolarization=0.5) -> Calibration:
@@ -53,10 +46,10 @@ async def test_samples_answers_for_a_prompt(client: Client, llm: FakeLLM) -> Non
     assert body["lambda_max"] == pytest.approx(0.75)
     assert body["answer"] == "a"
     assert body["model"] == "fake-llm"
-    assert body["usage"]["completion_tokens"] == 4
+    assert body["usage"]["completion_tokens"] == 5  # one of the self-check
     assert "modes" not in body and "modes" in with_modes.json()
     assert response.headers["x-score-id"] == body["id"]
-    assert set(body["timings_ms"]) == {"queue", "generate", "embed", "spectrum", "total"}
+    assert set(body["timings_ms"]) == {"queue", "generate", "embed", "self_check", "spectrum", "total"}
 
 
 async def test_sampling_settings_reach_the_llm(client: Client, llm: FakeLLM) -> None:

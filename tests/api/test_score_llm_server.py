@@ -52,7 +52,7 @@ def opened(tmp_path: Path) -> Opened:
     async def opening(server: OpenAIServer, **values: Any) -> AsyncIterator[Post]:
         store = SqliteStore()
         store.calibrations = values.pop("calibrations", store.calibrations)
-        values = {"llm_url": server.url, "llm_model": MODEL, "default_calibration": False} | values
+        values = {"llm_url": server.url, "llm_model": MODEL, "self_check": False} | values
         settings = Settings(data_dir=tmp_path, **values)
         llm = build_llm(settings)
         app = create_app(settings, llm=llm, embedder=EMBEDDER, store=store)

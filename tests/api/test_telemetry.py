@@ -125,7 +125,8 @@ async def test_unknown_quantity_has_no_value(tmp_path: Path, exporter: Any) -> N
 async def test_event_lacks_the_words_of_the_llm_server(tmp_path: Path, exporter: Any) -> None:
     """The LLM server's message may repeat the prompt. The score has it; the event does not."""
     refusal = LLMError("The LLM server answered with status 400.", llm_status=400, llm_message=SECRET)
-    llm = FakeLLM(fail_with=[refusal] * 100)
+    llm = FakeLLM()
+    llm.fail_questions = [refusal] * 100
     body = {"samples": ["Paris", "Lyon", "Nice"], "prompt": "q", "compare": "llm", "calibration": "none"}
     async with service(tmp_path, exporter, llm, decides=False) as http:
         score = (await http.post("/score", json=body)).json()

@@ -68,4 +68,5 @@ async def test_token_limit_depends_on_the_api(
         await warnings(http, {"prompt": "p"})
         await warnings(http, {"messages": MESSAGES})
         await warnings(http, {"messages": MESSAGES, "sampling": {"max_tokens": 9}})
-    assert [body["max_tokens"] for body in server.bodies] == [prompt, conversation, 9]
+    limits = [body["max_tokens"] for body in server.bodies]
+    assert [limit for limit in limits if limit > 1] == [prompt, conversation, 9]  # others are self-checks

@@ -80,13 +80,13 @@ async def test_a_context_is_a_system_message(tmp_path: Path) -> None:
     assert [(prompt.prompt, prompt.messages) for prompt in prompts] == [("Which?", None)] * 2
 
 
-async def test_default_calibration_gives_no_confidence(client: Client) -> None:
+async def test_without_a_calibration_there_is_no_confidence(client: Client) -> None:
     async with client() as http:
         refused = await http.post("/verify", json=ASKED)
         metrics = (await http.get("/metrics")).text
     assert (refused.status_code, refused.json()["code"]) == (503, "no_probability")
     assert refused.headers["content-type"] == "application/problem+json"
-    assert "the default calibration is applied, and it uses no labels" in refused.json()["detail"]
+    assert "no calibration is applied" in refused.json()["detail"]
     assert 'eigencal_score_errors_total{code="no_probability"} 1.0' in metrics
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,6 @@ from tests.support.openai_server import (
 from tests.support.operator_world import ended
 from tests.support.replica_apps import replica_app
 
-before = partial(drop_in.before, default_calibration=False)
 WORDS = ("Paris", " was once said,", " but the answer", " is Lyon.")
 # On each chunk, as real servers send them: they do not end the answer.
 REASONS = ["", "null", "None", "unfinished", "stop", 0]
@@ -63,7 +61,7 @@ class TestFinishReasons:
     @pytest.mark.parametrize("reason", REASONS)
     async def test_empty_finish_reason_does_not_end_an_answer(self, reason: Any) -> None:
         body = sent(*(chunk(word, reason) for word in WORDS), chunk("", "stop"))
-        async with before(pieces(body)) as made:
+        async with drop_in.before(pieces(body)) as made:
             response = await made.ask(stream=True)
             assert response.text.count("once said") == 1 and '"uncertainty"' in response.text
             score = await made.scored(response.headers["x-score-id"])
@@ -84,13 +82,13 @@ class TestErrorsInStreams:
         ],
     )
     async def test_final_event_that_is_not_a_chunk_is_an_error(self, error: Any) -> None:
-        async with before(pieces(sent(chunk("The capital of"), error))) as made:
+        async with drop_in.before(pieces(sent(chunk("The capital of"), error))) as made:
             response = await made.ask(stream=True)
             chat = await made.scored(response.headers["x-score-id"], "not_scored")
         assert chat["warning"]["code"] == "incomplete"
 
     async def test_byte_order_mark_is_ignored(self) -> None:
-        async with before(pieces(b"\xef\xbb\xbf" + PARIS)) as made:
+        async with drop_in.before(pieces(b"\xef\xbb\xbf" + PARIS)) as made:
             response = await made.ask(stream=True)
             score = await made.scored(response.headers["x-score-id"])
         assert response.content.startswith(b"\xef\xbb\xbf"), "it goes on as it came"
@@ -106,14 +104,14 @@ class TestErrorsInStreams:
         ],
     )
     async def test_an_error_with_status_200_is_read_as_that_error(self, error: Any, code: int) -> None:
-        async with before(status(200, error), status(200, error)) as made:
+        async with drop_in.before(status(200, error), status(200, error)) as made:
             scored = await made.score()
         problem = scored.json()
         assert (scored.status_code, problem["code"], problem["llm_status"]) == (502, "llm_error", code)
         assert "Provider returned error" in problem["llm_message"]
 
     async def test_outage_with_status_200_is_retried(self) -> None:
-        async with before(answers("Paris")) as made:
+        async with drop_in.before(answers("Paris")) as made:
             made.server.play(status(200, {"error": {"message": "overloaded", "code": 503}}))
             assert (await made.score()).status_code == 200
 
@@ -127,7 +125,7 @@ async def test_whole_answer_to_a_stream_request_is_scored_and_streamed(media_typ
         exchange.writer.write(data)
         await exchange.writer.drain()
 
-    async with before(whole, whole) as made:
+    async with drop_in.before(whole, whole) as made:
         chat = await made.ask(stream=True)
     first, last, _ = events_of(chat.content)
     assert chat.headers["content-type"] == "text/event-stream"
@@ -151,7 +149,7 @@ async def test_stream_of_any_media_type_is_forwarded(media_type: str, mode: str)
         exchange.writer.write(sent(chunk("", "stop")))
         exchange.writer.close()
 
-    async with before(own) as made, asyncio.timeout(60):
+    async with drop_in.before(own) as made, asyncio.timeout(60):
         body = QUESTION | {"stream": True}
         headers = {"X-Eigencal": mode}
         async with made.http.stream("POST", "/v1/chat/completions", json=body, headers=headers) as response:
@@ -172,7 +170,7 @@ class TestOddParts:
     )
     async def test_logprobs_in_another_format_are_ignored(self, logprobs: Any) -> None:
         drawn = choosing(content="Paris", logprobs=logprobs)
-        async with before(drawn, drawn) as made:
+        async with drop_in.before(drawn, drawn) as made:
             scored = await made.score()
             chat = await made.ask()
         assert (scored.status_code, scored.json()["evidence"]) == (200, None)
@@ -188,7 +186,7 @@ class TestOddParts:
         ]
 
         drawn = choosing(content=parts)
-        async with before(drawn, drawn) as made:
+        async with drop_in.before(drawn, drawn) as made:
             scored = await made.score()
             chat = await made.ask()
         assert scored.json()["answer"] == "Paris"
@@ -218,7 +216,7 @@ class TestLogProbabilitiesOfAnotherText:
         self, text: str, tokens: list[tuple[str, float]]
     ) -> None:
         server = with_tokens(text, *tokens)
-        async with before(server, server) as made:
+        async with drop_in.before(server, server) as made:
             scored = (await made.score()).json()
             chat = (await made.ask(eigencal={"num_samples": 0})).json()["uncertainty"]
         assert scored["evidence"] is None
@@ -249,7 +247,7 @@ class TestLogProbabilitiesOfAnotherText:
     )
     async def test_tokens_in_server_specific_formats_are_evidence(self, text: str, tokens: list[str]) -> None:
         server = with_tokens(text, *((token, -0.1) for token in tokens))
-        async with before(server, server) as made:
+        async with drop_in.before(server, server) as made:
             scored = (await made.score()).json()
         assert scored["evidence"]["mean_logprob"] == pytest.approx(-0.1 * len(tokens))
 
@@ -258,12 +256,12 @@ class TestLogProbabilitiesOfAnotherText:
             with_them = exchange.body.get("logprobs") and exchange.body.get("top_logprobs")
             await (with_tokens("Paris", ("Paris", -0.1)) if with_them else answers("Paris"))(exchange)
 
-        async with before(behave, behave) as made:
+        async with drop_in.before(behave, behave) as made:
             evidence = [(await made.score()).json()["evidence"] for _ in range(3)]
         assert [item is not None for item in evidence] == [False, True, True]
 
     async def test_server_without_logprobs_is_asked_only_twice(self) -> None:
-        async with before(answers("Paris")) as made:
+        async with drop_in.before(answers("Paris")) as made:
             for _ in range(4):
                 await made.score()
         assert [bool(body.get("logprobs")) for body in made.server.bodies] == [True, True, False, False]
@@ -278,7 +276,7 @@ class TestContextsThatAreFull:
             return message if body.get(name, 999) > limit else None
 
         limit, server = 256, refusing(refuses)
-        async with before(server, server) as made:
+        async with drop_in.before(server, server) as made:
             assert (await made.ask(**{name: 16})).json()["uncertainty"]["status"] == "scored"
             limit = 100
             document = (await made.ask(**{name: 16})).json()["uncertainty"]
@@ -287,7 +285,7 @@ class TestContextsThatAreFull:
 
     async def test_failed_score_gives_the_reason(self) -> None:
         message = "This model's maximum context length is 4096 tokens."
-        async with before(answers("Paris"), refusing(lambda _: message)) as made:
+        async with drop_in.before(answers("Paris"), refusing(lambda _: message)) as made:
             document = (await made.ask()).json()["uncertainty"]
         assert document["status"] == "failed" and message in document["warning"]["message"]
 
@@ -298,7 +296,7 @@ class TestHistories:
         score = {"id": "scr_1", "status": "scored"}
         earlier = {"role": "assistant", "content": "Paris.", "uncertainty": score}
         user = {"role": "user", "content": 'And "uncertainty"?', "uncertainty": 1}
-        async with before(answers("Lyon")) as made:
+        async with drop_in.before(answers("Lyon")) as made:
             response = await made.ask(mode, messages=[*QUESTION["messages"], earlier, user])
             await made.at_rest()
         assert response.status_code == 200
@@ -326,7 +324,7 @@ class TestHistories:
         own = {"role": "assistant", "content": "Paris", "provider_specific_fields": {"refusal": None}}
         turns = [*QUESTION["messages"], own | no_value, *QUESTION["messages"]]
         plain = [{name: turn[name] for name in ("role", "content")} for turn in turns]
-        async with before(answers("Paris")) as made:
+        async with drop_in.before(answers("Paris")) as made:
             kinds = []
             for body in ({"messages": plain}, {"messages": turns, **says_nothing}):
                 document = (await made.ask(**body)).json()["uncertainty"]
@@ -352,7 +350,7 @@ class TestRefusedParameters:
     @pytest.mark.parametrize("code", [400, 500])
     async def test_several_choices_are_requested_one_by_one(self, code: int) -> None:
         server = refusing(lambda body: "candidate count must be 1" if body.get("n", 1) > 1 else None, code)
-        async with before(server, server) as made:
+        async with drop_in.before(server, server) as made:
             scores = [await made.score() for _ in range(2)]
         assert [(scored.status_code, scored.json()["num_samples"]) for scored in scores] == [(200, 5)] * 2
         refused = [body for body in made.server.bodies if body.get("n", 1) > 1]
@@ -362,7 +360,7 @@ class TestRefusedParameters:
     async def test_top_p_without_effect_is_not_sent(self) -> None:
         message = "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
         server = refusing(lambda body: message if "top_p" in body else None)
-        async with before(server, server) as made:
+        async with drop_in.before(server, server) as made:
             scored = await made.score()
             response = await made.score(sampling={"top_p": 0.5})
         assert scored.status_code == 200
@@ -372,7 +370,7 @@ class TestRefusedParameters:
     async def test_token_limit_is_sent_under_the_accepted_name(self, name: str) -> None:
         other = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}[name]
         server = refusing(lambda body: f"Unsupported parameter: {other}" if other in body else None)
-        async with before(server, server) as made:
+        async with drop_in.before(server, server) as made:
             scored = await made.score()
             chat = await made.ask(**{name: 256})
         assert scored.status_code == 200, scored.text
@@ -399,7 +397,7 @@ class TestPermanentRefusals:
         ids=["OpenAI", "inactive"],
     )
     async def test_a_score_is_not_retried_without_credit(self, error: Any, words: str) -> None:
-        async with before(answers("Paris"), status(429, error)) as made:
+        async with drop_in.before(answers("Paris"), status(429, error)) as made:
             scored = await made.score()
         problem = scored.json()
         assert (scored.status_code, problem["code"], problem["retryable"]) == (502, "llm_error", False)

@@ -88,7 +88,7 @@ def test_pending_score_is_awaited(llm: OpenAIServer, tmp_path: Path, monkeypatch
     assert done.code == 0, done.err
     first, second = done.out.splitlines()[1::2]
     for line in (first, second):
-        assert line.startswith(UNCERTAINTY) and line.endswith("by the default calibration]")
+        assert line.startswith(UNCERTAINTY) and line.endswith("raw]")
     assert done.err.startswith("note: ") and "calibrat" in done.err
     assert done.err.count("\n") == 2, "each note is told once"
 

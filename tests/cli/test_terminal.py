@@ -46,7 +46,7 @@ def test_output_is_utf_8_for_any_console_encoding(running: str, command: Command
 
 def claim(text: str, agree: int, example: str | None = None) -> dict[str, object]:
     support = {"agree": agree, "differ": 3 - agree, "silent": 0, "example": example}
-    body = {"start": 0, "end": 1, "lambda_max": 0.5, "entropy": 0.5, "probability": 0.5, "rank_score": 0.5}
+    body = {"start": 0, "end": 1, "lambda_max": 0.5, "entropy": 0.5, "probability": 0.5}
     verdict = {"probability_correct": None, "decision": None, "doubtful": agree < 2}
     of_tokens = {"logprob": None, "fact_logprob": None, "least_logprob": None}
     return {"text": text, **body, **verdict, **of_tokens, "support": support}

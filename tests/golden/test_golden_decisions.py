@@ -17,7 +17,6 @@ from service.calibration.rows import DevRow
 from service.embedding.port import supplied_draws, usable
 from service.spectral.correctness_model import (
     AGREEMENT,
-    NO_VERDICTS,
     fit_correctness,
     log_loss,
     stratified_folds,
@@ -26,6 +25,7 @@ from service.spectral.dev_set import born_probabilities, served_lambda_max
 from service.spectral.reliability import auroc
 from service.spectral.selective import promise
 from service.spectral.spectrum import Identity
+from tests.support.decisions import AGREED
 from tests.support.fakes import FakeEmbedder
 from tests.support.trial import NONSENSE, check, deciding, judged
 
@@ -58,7 +58,7 @@ def test_p_correct_of_three_answers_with_evidence_beats_the_base_rate(data: Reco
     assert fit.scores.brier < fit.base_rate.brier
     assert auroc(fit.held_out, right) > 0.64
     # With the paper's kernel the agreement is too high on these questions, as verdicts show.
-    assert log_loss(NO_VERDICTS.predict(columns), right) > fit.base_rate.log_loss
+    assert log_loss(AGREED.predict(columns), right) > fit.base_rate.log_loss
     assert fit.model.intercept < -0.5
 
 

@@ -35,7 +35,6 @@ async def client(folder: Path, embedder: FakeEmbedder | None = None) -> AsyncIte
         data_dir=folder,
         embedder=str(ROOT / "data" / "weights" / "all-mpnet-base-v2"),
         kernel="paper",
-        default_calibration=False,
     )
     app = create_app(settings, llm=FakeLLM(), embedder=embedder, resamples=FEW)
     async with app.router.lifespan_context(app):
@@ -61,9 +60,7 @@ async def http(
 async def calibrated(http: httpx.AsyncClient, rows: list[dict[str, Any]], **options: str) -> dict[str, Any]:
     """Post rows with their samples, follow the job to its end, and return the calibration."""
     content = "".join(json.dumps(row) + "\n" for row in rows)
-    response = await http.post(
-        "/calibrate", files={"file": ("dev.jsonl", content)}, data={"prior_weight": "0", **options}
-    )
+    response = await http.post("/calibrate", files={"file": ("dev.jsonl", content)}, data=options)
     assert response.status_code == 202, response.text
     job = response.json()
     job = await followed(http, job["id"])

@@ -1,16 +1,13 @@
-"""The kernel on recorded data: contradictions, and the default calibration fitted with it."""
+"""The kernel on recorded data: contradictions, and maps fitted with it."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks.contradictions import PAIRS, WEIGHTS, embedded, kernel_of, probabilities, read_pairs
-from service.calibration.default import figures_file, packaged
 from service.embedding.port import FACTS, PAPER, Kernel
 from service.spectral.fit import fit_evidence
-from tools.default_calibration import SETS, Recorded
 from tools.recorded_rows import JudgedRows
 
 pytestmark = pytest.mark.weights
@@ -47,23 +44,9 @@ def test_contradictions_of_the_method(shared_data: Path) -> None:
 
 
 @pytest.mark.mpnet
-def test_packaged_maps_match_the_recorded_rows(shared_data: Path) -> None:
-    assert shared_data.exists()
-    packed = json.loads(figures_file(FACTS).read_text("utf-8"))["maps"]["evidence"]
-    recorded = Recorded(SETS, FACTS)
-    for m in (1, 3, 20):
-        expected = packed["parameters"][packed["sizes"].index(m)]
-        point, _ = recorded.maps(m)["evidence"]
-        np.testing.assert_allclose(point, expected, atol=2e-3)
-        prior = packaged(FACTS).prior("evidence", m)
-        assert prior is not None
-        np.testing.assert_allclose(prior.center, expected)
-
-
-@pytest.mark.mpnet
 def test_maps_fitted_on_few_rows(shared_data: Path) -> None:
-    """Fits on the first rows only, with three answers; the 700 rows are those of the packaged maps."""
-    rows = JudgedRows(SETS[:1], shared_data, WEIGHTS.parent, 20, FACTS).rows.at(3).rows
+    """Fits on the first rows only, with three answers."""
+    rows = JudgedRows(["triviaqa_dev_smollm2_m40"], shared_data, WEIGHTS.parent, 20, FACTS).rows.at(3).rows
     expected = {10: (0.2995, -0.187, 0.7471), 30: (0.2967, 0.3038, 0.7565), 300: (0.5422, 0.5075, 0.5763)}
     for n, numbers in expected.items():
         fitted = fit_evidence(rows.take(np.arange(n))).map

@@ -37,7 +37,9 @@ async def compare(exchange, prompt):
     first, second = (line.split(": ", 1)[1] for line in prompt.splitlines()[-2:])
     token = {"token": "Yes" if first == second else "No", "logprob": -0.1}
     reply = completion(exchange, [token["token"]], "length")
-    reply["choices"][0]["logprobs"] = {"content": [token | {"top_logprobs": [token]}]}
+    reply["choices"][0]["logprobs"] = {
+        "content": [token | {"top_logprobs": [token, {"token": "So", "logprob": -9.0}]}]
+    }
     await exchange.send(200, reply)
 
 

@@ -9,6 +9,7 @@ from lab.experiments import Evaluation, cal_s, claim, comparison, make_results
 from lab.page import render_evaluation
 from service.calibration.diagnostics import CrossValidated
 from service.calibration.fitting import fit_all
+from service.calibration.labels import LabelledRows
 from service.report.report import figures
 from tests.support.pages import svgs
 from tests.support.reports import FEW, origin, small_material, small_report
@@ -113,7 +114,7 @@ def test_entailment_model_is_used_in_both_directions_and_named(bench):
 
 
 def test_report_decides_by_the_rows_of_the_comparison():
-    fitted = fit_all(small_material(), "depolarized")
+    fitted = fit_all(LabelledRows(small_material()), "depolarized")
     differences = comparison(CrossValidated(fitted, resamples=FEW), FEW.figure_difference)
     rows_ = {(row["second"], row["first"], row["figure"]): row["difference"] for row in differences}
     decision = small_report()["decision"]

@@ -11,7 +11,7 @@ from service.calibration.material import DevSet, all_texts, assemble
 from service.calibration.rows import DevRow
 from service.llm.port import Draw
 from service.scoring.score import Target
-from service.spectral.correctness_model import NO_VERDICTS
+from service.spectral.correctness_model import AGREEMENT, CorrectnessModel, logit_probability
 from service.spectral.evidence import EvidenceMap
 from service.spectral.selective import SelectiveCounts
 from service.spectral.spectrum import DepolarizedMap, TemperatureMap
@@ -19,6 +19,9 @@ from service.spectral.spectrum import DepolarizedMap, TemperatureMap
 # At 90 % confidence, thresholds 0.8, 0.5 and 0.0 can promise errors of 0.108, 0.178 and 0.362.
 COUNTS = SelectiveCounts(thresholds=(0.8, 0.5, 0.0), answered=(30, 60, 100), wrong=(0, 5, 27))
 PLAIN = DepolarizedMap(1.0, 0.5)
+# P(correct) is the agreement.
+_MOST = float(logit_probability(1.0))
+AGREED = CorrectnessModel((AGREEMENT,), (0.0,), (1.0,), (1.0,), 0.0, (-_MOST,), (_MOST,))
 # Default target of decisions.
 TARGET = Target(0.2, 0.9, by_default=True)
 
@@ -27,7 +30,7 @@ def selector(
     map_: DepolarizedMap | TemperatureMap | EvidenceMap = PLAIN, judged: JudgedTexts = "mixed"
 ) -> Selector:
     """Return a selector with P(correct) equal to the agreement, lambda_max of the dominant answer."""
-    return Selector(map_, NO_VERDICTS, COUNTS, judged)
+    return Selector(map_, AGREED, COUNTS, judged)
 
 
 def judged_rows(count: int, *, seed: int = 0, num_samples: int = 4, logprobs: bool = True) -> list[DevRow]:

@@ -77,8 +77,12 @@ async def drop_in(
     events: OtelEvents | None = None,
     **settings: Any,
 ) -> AsyncIterator[DropIn]:
-    """Serve the drop-in in front of this server, with these active calibrations and `settings`."""
-    values = {"llm_url": server.url, "llm_model": MODEL, "num_samples": 5} | settings
+    """Serve the drop-in in front of this server, with these active calibrations and `settings`.
+
+    The calls of a self-check would come between those that tests script.
+    """
+    own = {"llm_url": server.url, "llm_model": MODEL, "num_samples": 5, "self_check": False}
+    values = own | settings
     with tempfile.TemporaryDirectory() as folder:
         made = Settings(
             data_dir=Path(folder), **{"chat_num_samples": values.get("num_samples", 20), **values}

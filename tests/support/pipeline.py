@@ -12,7 +12,7 @@ from service.calibration.rows import DevRow
 from service.calibration.store import SqlCalibrations
 from service.claims.comparison import Comparer
 from service.embedding.port import Embedder
-from service.jobs.calibrator import Calibrator, Comparing, Drawer, Embedding, RetryPolicy
+from service.jobs.calibrator import Calibrator, Checking, Comparing, Drawer, Embedding, RetryPolicy
 from service.jobs.model import JobOptions
 from service.jobs.store import SqlJobs
 from service.llm.ask import Asker
@@ -42,9 +42,11 @@ class Pipeline:
         serving = Serving(num_samples, Sampling(), Sampling())
         self.drawer = Drawer(llm, embedder, jobs, serving, patience=QUICK)
         self.embedding = Embedding(embedder, jobs, patience=QUICK)
-        comparing = Comparing(Comparer(Asker(llm)), jobs, patience=QUICK)
+        asker = Asker(llm)
+        comparing = Comparing(Comparer(asker), jobs, patience=QUICK)
+        checking = Checking(asker, jobs, patience=QUICK)
         self.calibrator = Calibrator(
-            jobs, calibrations, self.drawer, self.embedding, comparing, resamples=FEW
+            jobs, calibrations, self.drawer, self.embedding, comparing, checking, resamples=FEW
         )
 
     async def draw(self, job_id: str) -> None:

@@ -77,6 +77,7 @@ async def replica_app(
         slots=1,
         live=LiveLoad(),
         own_keys=lambda: own_keys(serving_of(settings_), llm, embedder),
+        self_check=settings_.self_check,
         engine=TaskEngine(),
         patience=patience,
         intervals=intervals,

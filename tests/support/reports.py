@@ -13,6 +13,7 @@ from lab.resampling import Resamples
 from service.calibration.calibration import Calibration, Fingerprint, service_fingerprint
 from service.calibration.diagnostics import CrossValidated
 from service.calibration.fitting import Fitted, fit_all
+from service.calibration.labels import LabelledRows
 from service.calibration.material import DevSet
 from service.calibration.promotion import promote
 from service.calibration.rows import DevRow
@@ -70,7 +71,7 @@ def _sent(report: dict[str, Any]) -> dict[str, Any]:
 @cache
 def _evidence_report() -> dict[str, Any]:
     material = evidence.material(evidence.drawn())
-    fitted = fit_all(material, "auto")
+    fitted = fit_all(LabelledRows(material), "auto")
     made = _calibration(fitted, evidence.SAMPLES, evidence="token_sums")
     return _reported(fitted, made, evidence.ROWS)
 
@@ -78,7 +79,7 @@ def _evidence_report() -> dict[str, Any]:
 @cache
 def _deciding_report() -> dict[str, Any]:
     material = decisions.judged_material(decisions.judged_rows(300))
-    fitted = fit_all(material, "auto")
+    fitted = fit_all(LabelledRows(material), "auto")
     made = _calibration(fitted, 4)
     return _reported(fitted, made, 300)
 
@@ -103,8 +104,8 @@ def _reported(
 @cache
 def _small_report(with_active: bool) -> dict[str, Any]:
     material = small_material()
-    active = _calibration(fit_all(material, "temperature")) if with_active else None
-    fitted = fit_all(material, "depolarized", active=active)
+    active = _calibration(fit_all(LabelledRows(material), "temperature")) if with_active else None
+    fitted = fit_all(LabelledRows(material), "depolarized", active=active)
     return _reported(fitted, _calibration(fitted), ROWS + 2, active)
 
 

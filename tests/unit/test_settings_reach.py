@@ -23,6 +23,7 @@ from service.embedding import http as http_embedder
 from service.embedding import local
 from service.jobs.calibrator import Calibrator, Drawer
 from service.jobs.engine import DbosEngine
+from service.jobs.knowing import GetToKnow
 from service.jobs.runner import DurableJobs, JobSteps
 from service.jobs.store import SqlJobs
 from service.llm import openai_server as llm_http
@@ -66,7 +67,8 @@ OTHER = {
     "chat_deadline_s": "3",
     "chat_num_samples": "3",
     "claims_from_characters": "70",
-    "default_calibration": "false",
+    "get_to_know": "false",
+    "self_check": "false",
     "abstain": "true",
     "abstain_text": "No idea.",
     "score_ttl_s": "60",
@@ -99,6 +101,7 @@ BUILT = [
     Scorer,
     ClaimScorer,
     Drawer,
+    GetToKnow,
     DurableJobs,
     DbosEngine,
     JobSteps,

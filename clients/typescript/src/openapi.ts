@@ -429,11 +429,11 @@ export interface paths {
          * Score how uncertain the LLM is about a prompt
          * @description Draw answers (or use yours), embed them, and return the spectrum's largest eigenvalue and entropy.
          *
-         *     The values are calibrated if a calibration fits this set-up. Otherwise the default calibration applies,
-         *     `calibrated` is false and a warning gives the reason. A `candidate` is judged by the answers. With a
-         *     `target_error`, the response has a decision: let the `candidate` or, without one, the `answer` through, or
-         *     hold it back. With `num_samples` 0, no answers are drawn: the `candidate` is judged by its log-probability
-         *     alone, and there is no spectrum.
+         *     The values are calibrated if a calibration fits this set-up. Otherwise they are raw, `calibrated` is false
+         *     and a warning gives the reason. A `candidate` is judged by the answers. With one token, the LLM also
+         *     checks the judged text (`self_check`). With a `target_error`, the response has a decision: let the
+         *     `candidate` or, without one, the `answer` through, or hold it back. With `num_samples` 0, no answers are
+         *     drawn: the `candidate` is judged by its log-probability and the self-check, and there is no spectrum.
          */
         post: operations["post_score_score_post"];
         delete?: never;
@@ -672,16 +672,16 @@ export interface components {
              */
             num_samples?: number;
             /**
-             * Prior Weight
-             * @description Weight of the default calibration as a number of labelled rows. It pulls the fit towards the default calibration. Left out: 30. 0: only the rows count, as for claims.
-             */
-            prior_weight?: number;
-            /**
              * Seed
              * @description Seed of folds and resamples.
              * @default 0
              */
             seed?: number;
+            /**
+             * Self Check
+             * @description Whether P(correct) uses the LLM's self-checks of the judged texts, as in `POST /score`. Left out: the service's setting.
+             */
+            self_check?: boolean;
             /**
              * Source Label
              * @description Name of the caller's own set-up. The calibration applies to scores with the same label.
@@ -745,16 +745,16 @@ export interface components {
              */
             num_samples?: number;
             /**
-             * Prior Weight
-             * @description Weight of the default calibration as a number of labelled rows. It pulls the fit towards the default calibration. Left out: 30. 0: only the rows count, as for claims.
-             */
-            prior_weight?: number;
-            /**
              * Seed
              * @description Seed of folds and resamples.
              * @default 0
              */
             seed?: number;
+            /**
+             * Self Check
+             * @description Whether P(correct) uses the LLM's self-checks of the judged texts, as in `POST /score`. Left out: the service's setting.
+             */
+            self_check?: boolean;
             /**
              * Source Label
              * @description Name of the caller's own set-up. The calibration applies to scores with the same label.
@@ -938,10 +938,10 @@ export interface components {
             method: "depolarized" | "temperature" | "evidence";
             /**
              * Origin
-             * @description `own`: fitted for this set-up. `default`: the packaged calibration. It applies if none was fitted for this set-up.
+             * @description Questions that it was fitted on: `own`, or the `bundled` ones that the service asks an LLM when they meet.
              * @enum {string}
              */
-            origin: "own" | "default";
+            origin: "own" | "bundled";
             /**
              * Temperature
              * @description Matrix temperature T applied. Null without samples.
@@ -1024,11 +1024,6 @@ export interface components {
              * @description Probability that the claim is right, 0..1, estimated from the verdicts on claims in the calibration's rows. Null without such a calibration, and if no answer mentions the claim.
              */
             probability_correct: number | null;
-            /**
-             * Rank Score
-             * @description Number to sort claims by, 0..1, if no calibration of claims applies: `probability` or, without samples, the probability of the claim's least likely token. Higher = more likely right. It is not the probability that the claim is right. Null if a calibration of claims applies, and if no answer mentions the claim.
-             */
-            rank_score: number | null;
             /**
              * Start
              * @description Start of the claim in the judged text (for chats: in the text of the choice), in characters (code points).
@@ -1169,7 +1164,7 @@ export interface components {
             confidence: number;
             /**
              * Coverage
-             * @description Share of the calibration's questions that are let through, 0..1. 0 if none is let through. Null if the default calibration decides: it promises nothing.
+             * @description Share of the calibration's questions that are let through, 0..1. 0 if none is let through.
              */
             coverage: number | null;
             /**
@@ -1410,7 +1405,7 @@ export interface components {
              * Stage
              * @description Current stage of a running job.
              */
-            stage: ("sampling" | "embedding" | "comparing" | "fitting" | "reporting") | null;
+            stage: ("sampling" | "embedding" | "comparing" | "checking" | "fitting" | "reporting") | null;
             /**
              * Started At
              * @description Time of the first run.
@@ -1905,10 +1900,10 @@ export interface components {
             answer: string;
             /**
              * Calibrated
-             * @description Whether a calibration of this set-up was applied. False if the default calibration (`calibration.origin`) or no calibration was applied.
+             * @description Whether a calibration was applied.
              */
             calibrated: boolean;
-            /** @description The calibration used. It may be the default. Null: the values are raw. */
+            /** @description The calibration used. Null: the values are raw. */
             calibration: components["schemas"]["CalibrationUsed"] | null;
             /** @description The judgement of the `candidate`. Null without a candidate. */
             candidate: components["schemas"]["Candidate"] | null;
@@ -1919,7 +1914,7 @@ export interface components {
             claims?: components["schemas"]["Claim"][] | null;
             /** @description The calibration applied to the claims. Null: none. Present with `claims`. */
             claims_calibration?: components["schemas"]["CalibrationUsed"] | null;
-            /** @description Decision on the `candidate` or, without one, on `answer`, for the target error. Null if no calibration can decide and the request has no `target_error`, unless the answers are refusals or there are none. Without a `probability_correct` the decision is to abstain. */
+            /** @description Decision on the `candidate` or, without one, on `answer`, for the target error. Null if no calibration can decide and neither the request nor the settings have a target error, unless the answers are refusals. Without a `probability_correct` the decision is to abstain. */
             decision: components["schemas"]["Decision"] | null;
             /**
              * Embedder
@@ -1995,23 +1990,23 @@ export interface components {
             ood_p_value: number | null;
             /**
              * Probability Correct
-             * @description Probability that `answer` is right, 0..1, estimated from the verdicts on the calibration's questions. The default calibration uses no verdicts (warning `default_probability`). Null without a calibration, if the calibration has no correctness model for this number of answers, if the model needs log-probabilities that are missing, and if `answer` is a refusal.
+             * @description Probability that `answer` is right, 0..1, estimated from the verdicts on the calibration's questions. Null without a calibration, if the calibration has no correctness model for this number of answers, if the model needs log-probabilities or a self-check that are missing (only a `candidate` is checked if there is one), and if `answer` is a refusal.
              */
             probability_correct: number | null;
-            /**
-             * Rank Score
-             * @description Number to sort texts by if the default calibration applies: `probability_correct` of the `candidate` or, without one, of `answer`. Null otherwise.
-             */
-            rank_score?: number | null;
             /**
              * Samples
              * @description The answers in the order drawn.
              */
             samples?: string[] | null;
+            /**
+             * Self Check
+             * @description P(True): probability that the LLM replies Yes when asked whether the judged text, the `candidate` or `answer`, is correct, 0..1. Higher = more likely right. It is a feature of `probability_correct`, and by itself far too high. Null if the LLM was not asked, failed, or replied with neither Yes nor No.
+             */
+            self_check: number | null;
             timings_ms: components["schemas"]["Timings"];
             /** @description `lambda_max` and `entropy` without calibration. Null without samples. */
             uncalibrated: components["schemas"]["SpectrumValues"] | null;
-            /** @description Tokens used, including comparisons. Null if the LLM was not called. */
+            /** @description Tokens used, including comparisons and self-checks. Null if the LLM was not called. */
             usage: components["schemas"]["TokenUsage"] | null;
             /**
              * Warnings
@@ -2083,7 +2078,7 @@ export interface components {
             model?: string;
             /**
              * Num Samples
-             * @description Number of answers to draw. At least two are needed. One is enough if a calibration by evidence fits. 0 draws no answers and costs no tokens: the `candidate` is judged by its `candidate_logprob`, and there is no spectrum. `auto` draws the number that the report of the calibration recommends (none only with a `candidate_logprob`); without a recommendation, 3. Left out: the number of the settings.
+             * @description Number of answers to draw. At least two are needed. One is enough if a calibration by evidence fits. 0 draws no answers: the `candidate` is judged by its `candidate_logprob`, and there is no spectrum. `auto` draws the number that the report of the calibration recommends (none only with a `candidate_logprob`); without a recommendation, 3. Left out: the number of the settings.
              */
             num_samples?: number | "auto";
             /**
@@ -2101,11 +2096,16 @@ export interface components {
             return?: ("samples" | "modes")[];
             /**
              * Samples
-             * @description Answers already drawn. The LLM is not called. Empty answers do not count. At least two are needed. One is enough if it has a log-probability and a calibration by evidence fits.
+             * @description Answers already drawn. The LLM is called only for a self-check, if the calibration needs it or you ask for it. Empty answers do not count. At least two are needed. One is enough if it has a log-probability and a calibration by evidence fits.
              */
             samples?: string[];
             /** @description Sampling parameters of the answers. */
             sampling?: components["schemas"]["SamplingIn"];
+            /**
+             * Self Check
+             * @description Whether to ask the LLM with one token if the judged text is correct. Calibrations made with such self-checks need them for P(correct). Left out: the service's setting.
+             */
+            self_check?: boolean;
             /**
              * Source Label
              * @description Name of the model or system that drew `samples`. A calibration fits only its own label.
@@ -2124,7 +2124,7 @@ export interface components {
         ScoreWarning: {
             /**
              * Code
-             * @description Code of the warning: calibration_missing, calibration_mismatch, default_calibration, default_probability, evidence_missing, comparison_missing, truncated_samples, indistinct_answers, out_of_distribution or claims_left_out.
+             * @description Code of the warning: calibration_missing, calibration_mismatch, bundled_questions, evidence_missing, comparison_missing, self_check_missing, truncated_samples, indistinct_answers, out_of_distribution or claims_left_out.
              */
             code: string;
             /**
@@ -2179,6 +2179,11 @@ export interface components {
              * @description Waiting for parsing and for a slot at the LLM.
              */
             queue: number;
+            /**
+             * Self Check
+             * @description Wait for the self-check, after all other calls. Null if the LLM was not asked.
+             */
+            self_check?: number | null;
             /**
              * Spectrum
              * @description Spectrum, calibration and modes.

@@ -12,7 +12,7 @@ from service.jobs.model import JobOptions
 from tests.support.comparing import ComparingLLM
 from tests.support.pipeline import Bench, Pipeline, bench_in
 
-BY_LLM = JobOptions(compare="llm", prior_weight=0)
+BY_LLM = JobOptions(compare="llm")
 
 
 def first_word(first: str, second: str) -> float:
@@ -36,7 +36,7 @@ async def test_comparing_model_is_part_of_the_calibration(bench: Bench) -> None:
     comparer = f"fake-llm, prompt {PROMPT_VERSION}"
     assert (calibration_.fingerprint.kernel, calibration_.fingerprint.comparer) == ("llm", comparer)
     assert report["calibration"]["fingerprint"]["comparer"] == comparer
-    by_words, _ = await bench.run(made_rows(), JobOptions(prior_weight=0))
+    by_words, _ = await bench.run(made_rows())
     assert by_words.fingerprint.differs(calibration_.fingerprint) == ["comparer", "kernel"]
     # For the LLM the reference means the same as two of three answers, without any word in common.
     assert calibration_.headline().depolarization < by_words.headline().depolarization

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from service.calibration.fitting import Fitted, fit_all
+from service.calibration.labels import LabelledRows
 from service.calibration.rows import DevRow
 from service.errors import InvalidDevData
 from service.jobs.model import JobOptions
@@ -17,7 +18,7 @@ from tests.support.pipeline import Bench, bench_in
 
 @pytest.fixture(scope="module")
 def auto() -> Fitted:
-    return fit_all(material(), "auto")
+    return fit_all(LabelledRows(material()), "auto")
 
 
 def test_auto_chooses_the_evidence_map_if_it_is_best(auto: Fitted) -> None:
@@ -32,11 +33,11 @@ def test_auto_chooses_the_evidence_map_if_it_is_best(auto: Fitted) -> None:
 def test_active_evidence_calibration_is_compared_as_served(auto: Fitted) -> None:
     table = auto.evidence_table
     active = replace(by_evidence(), num_samples=SAMPLES, parameters=auto.parameters, evidence=table)
-    again = fit_all(material(), "auto", active=active)
+    again = fit_all(LabelledRows(material()), "auto", active=active)
     assert list(again.maps.risks)[-1] == "active"
     # Fitted on all rows, it is no worse than maps fitted without a fold.
     assert again.maps.risks["active"].mean() < again.maps.risks["evidence"].mean()
-    silent = fit_all(material(drawn(tells=False)), "auto", active=active)
+    silent = fit_all(LabelledRows(material(drawn(tells=False))), "auto", active=active)
     assert silent.maps.risks["active"].mean() > again.maps.risks["active"].mean() + 0.05
 
 
@@ -45,12 +46,12 @@ def test_auto_falls_back_without_a_logprob(spoilt: float | None) -> None:
     stored = drawn()
     draws = (replace(stored[5].draws[0], total_logprob=spoilt), *stored[5].draws[1:])
     made = material([*stored[:5], replace(stored[5], draws=draws), *stored[6:]])
-    fit_ = fit_all(made, "auto")
+    fit_ = fit_all(LabelledRows(made), "auto")
     assert fit_.method in ("depolarized", "temperature")
     assert "evidence" not in fit_.maps.fits
     assert str(fit_.rows.why_no_evidence()).startswith("1 of 80 prompts")
     with pytest.raises(InvalidDevData, match="1 of 80 prompts"):
-        fit_all(made, "evidence")
+        fit_all(LabelledRows(made), "evidence")
 
 
 @pytest.fixture

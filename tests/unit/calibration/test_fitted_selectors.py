@@ -22,7 +22,7 @@ from tests.support.decisions import judged_material, judged_rows
 
 @cache
 def fitted(method: str = "evidence", count: int = 160) -> Fitted:
-    return fit_all(judged_material(judged_rows(count)), method)
+    return fit_all(LabelledRows(judged_material(judged_rows(count))), method)
 
 
 def test_counts_use_out_of_fold_predictions() -> None:
@@ -52,7 +52,7 @@ def test_row_is_predicted_by_a_map_fitted_without_it() -> None:
         replace(row, references=("else",)) if changed else row
         for row, changed in zip(rows, held, strict=True)
     ]
-    after = fit_all(judged_material(others), "evidence")
+    after = fit_all(LabelledRows(judged_material(others)), "evidence")
     assert before.parameters != after.parameters
     for m, decision in before.decided.items():
         other = after.decided[m]
@@ -76,7 +76,7 @@ def test_sampled_answers_replace_missing_ones_only_if_few_are_missing() -> None:
 
 def test_selectors_exist_for_the_fitted_numbers_of_answers() -> None:
     rows = judged_rows(60, num_samples=80, logprobs=False)
-    sizes = sorted(fit_all(judged_material(rows), "depolarized").decided)
+    sizes = sorted(fit_all(LabelledRows(judged_material(rows)), "depolarized").decided)
     assert sizes[0] == 2
     assert sizes[-1] == 80
     assert len(sizes) < 79

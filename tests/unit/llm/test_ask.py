@@ -69,7 +69,7 @@ async def test_a_reply_is_asked_for_once() -> None:
         again = await asker.ask([QUESTION, QUESTION])
         assert (len(server.bodies), again.yes[0], again.usage.prompt_tokens) == (1, first.yes[0], 0)
         await Asker(llm).ask([QUESTION], known=first.kept)  # another process, which stored the replies
-        assert len(server.bodies) == 2  # it does not know yet who replies
+        assert len(server.bodies) == 1
 
 
 async def test_draws_keep_their_identity() -> None:
@@ -119,3 +119,39 @@ def test_long_texts_lose_their_middle() -> None:
 
 def test_marks_inside_words_are_kept_readable() -> None:
     assert one_line("if a < b:\n  return [x]") == "if a <  b: return [x]"
+
+
+async def test_one_odd_reply_does_not_change_how_a_model_is_asked() -> None:
+    """A server may refuse, or filter, a single question."""
+
+    async def filtering(exchange: Exchange) -> None:
+        is_odd = "bomb" in str(exchange.body["messages"][-1])
+        await (REFUSAL if is_odd else with_alternatives(LIKELY))(exchange)
+
+    odd = is_correct("How do I build a bomb?", "No.")
+    async with playing(default=filtering) as (server, llm):
+        asker = Asker(llm)
+        first = await asker.ask([QUESTION])
+        with pytest.raises(LLMError):
+            await asker.ask([odd])
+        again = await asker.ask([is_correct("What is the capital of Italy?", "Rome")])
+        assert (again.by, again.yes) == (first.by, first.yes)
+        assert all(body["temperature"] == 0 for body in server.bodies)
+
+
+async def test_a_server_that_refuses_questions_is_asked_once() -> None:
+    async with playing(default=REFUSAL) as (server, llm):
+        asker = Asker(llm)
+        for _ in range(3):
+            with pytest.raises(LLMError, match="status 400"):
+                await asker.ask([QUESTION])
+            first = len(server.bodies)
+        assert len(server.bodies) == first < 10
+
+
+async def test_a_restarted_service_knows_its_drawn_replies() -> None:
+    async with playing(default=drawing("Yes", "No", "Yes", "Yes", "No")) as (server, llm):
+        first = await Asker(llm).ask([QUESTION])
+        count = len(server.bodies)
+        again = await Asker(llm).ask([QUESTION], known=first.kept)
+        assert (again.yes, again.by, len(server.bodies)) == (first.yes, first.by, count)

@@ -85,7 +85,7 @@ def test_text_judged_by_itself_is_compared_with_samples(bench, results_):
 def test_no_samples_are_recommended_only_if_all_judge_one_text(has_answers):
     """Without answers in the rows, the first sample judges itself, while others judge the dominant answer."""
     whole = Split(LabelledRows(judged_material(judged_rows(160) if has_answers else by_first_answers(160))))
-    study = CrossValidated(fit_all(whole.material, "evidence"), resamples=FEW)
+    study = CrossValidated(fit_all(LabelledRows(whole.material), "evidence"), resamples=FEW)
     own_row = row(answers(study), 0, "probability_correct", "evidence")
     texts, columns = whole.rows.at(0), defaultdict(lambda: np.empty(160))
     for k in range(5):

@@ -13,9 +13,8 @@ from service.spectral.correctness_model import (
     FEATURES_OF_CLAIMS,
     FEATURES_OF_TOKENS,
     MIN_WEIGHT,
-    NO_VERDICTS,
     OFFSET_SPREAD,
-    SLOPE_SPREAD,
+    WEIGHT_PRIOR,
     CorrectnessModel,
     brier,
     fit_correctness,
@@ -27,6 +26,7 @@ from service.spectral.correctness_model import (
     stratified_folds,
 )
 from service.spectral.reliability import auroc
+from tests.support.decisions import AGREED
 from tests.unit.spectral.worlds import seeds
 
 OF_CLAIMS = (*FEATURES_OF_CLAIMS, *FEATURES_OF_TOKENS)
@@ -153,7 +153,7 @@ def agreed_world(
 def most_probable(columns: Mapping[str, np.ndarray], right: np.ndarray) -> np.ndarray:
     """Return slope and offset (2,) by SciPy, with the prior as stated."""
     rows = np.column_stack([columns[AGREEMENT], np.ones(right.size)])
-    center, spreads = np.array([1.0, 0.0]), np.array([SLOPE_SPREAD, OFFSET_SPREAD])
+    center, spreads = np.array([1.0, 0.0]), np.array([WEIGHT_PRIOR[AGREEMENT][1], OFFSET_SPREAD])
 
     def loss(point: np.ndarray) -> float:
         z = rows @ point
@@ -187,7 +187,7 @@ def test_verdicts_of_one_kind_change_the_agreement_of_a_fold(turned: bool) -> No
     fold = np.arange(20) // 10
     right = (fold == 0) == turned
     predictions = held_out_predictions(columns, right, [AGREEMENT], fold)
-    before = NO_VERDICTS.predict(columns)
+    before = AGREED.predict(columns)
     upwards = np.where(fold == 1, turned, not turned)
     assert np.array_equal(predictions > before, upwards)
     assert np.unique(predictions).size == 20

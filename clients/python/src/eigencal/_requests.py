@@ -20,10 +20,10 @@ class CalibrateOptions(TypedDict):
     """Name for display."""
     num_samples: NotRequired[int | None]
     """Answers per prompt. Left out: the number that a score draws."""
-    prior_weight: NotRequired[float | None]
-    """Weight of the default calibration as a number of labelled rows. It pulls the fit towards the default calibration. Left out: 30. 0: only the rows count, as for claims."""
     seed: NotRequired[int | None]
     """Seed of folds and resamples."""
+    self_check: NotRequired[bool | None]
+    """Whether P(correct) uses the LLM's self-checks of the judged texts, as in `POST /score`. Left out: the service's setting."""
     source_label: NotRequired[str | None]
     """Name of the caller's own set-up. The calibration applies to scores with the same label."""
     unit: NotRequired[Literal["answer", "claim"] | None]
@@ -113,11 +113,13 @@ class ScoreOptions(TypedDict):
     model: NotRequired[str | None]
     """Model requested from the LLM server."""
     num_samples: NotRequired[int | Literal["auto"] | None]
-    """Number of answers to draw. At least two are needed. One is enough if a calibration by evidence fits. 0 draws no answers and costs no tokens: the `candidate` is judged by its `candidate_logprob`, and there is no spectrum. `auto` draws the number that the report of the calibration recommends (none only with a `candidate_logprob`); without a recommendation, 3. Left out: the number of the settings."""
+    """Number of answers to draw. At least two are needed. One is enough if a calibration by evidence fits. 0 draws no answers: the `candidate` is judged by its `candidate_logprob`, and there is no spectrum. `auto` draws the number that the report of the calibration recommends (none only with a `candidate_logprob`); without a recommendation, 3. Left out: the number of the settings."""
     samples: NotRequired[Sequence[str] | None]
-    """Answers already drawn. The LLM is not called. Empty answers do not count. At least two are needed. One is enough if it has a log-probability and a calibration by evidence fits."""
+    """Answers already drawn. The LLM is called only for a self-check, if the calibration needs it or you ask for it. Empty answers do not count. At least two are needed. One is enough if it has a log-probability and a calibration by evidence fits."""
     sampling: NotRequired[SamplingOptions | None]
     """Sampling parameters of the answers."""
+    self_check: NotRequired[bool | None]
+    """Whether to ask the LLM with one token if the judged text is correct. Calibrations made with such self-checks need them for P(correct). Left out: the service's setting."""
     source_label: NotRequired[str | None]
     """Name of the model or system that drew `samples`. A calibration fits only its own label."""
     target_error: NotRequired[float | None]

@@ -41,8 +41,8 @@ class CalibrationUsed(Result):
     """Kernel that compares the answers: `facts` (numbers, names, negation, wording), `llm` (facts and the LLM's judgement of each pair) or `paper` (cosine of the embeddings)."""
     method: Literal["depolarized", "temperature", "evidence"] | str
     """The map applied."""
-    origin: Literal["own", "default"] | str
-    """`own`: fitted for this set-up. `default`: the packaged calibration. It applies if none was fitted for this set-up."""
+    origin: Literal["own", "bundled"] | str
+    """Questions that it was fitted on: `own`, or the `bundled` ones that the service asks an LLM when they meet."""
     temperature: float | None
     """Matrix temperature T applied. Null without samples."""
 
@@ -94,8 +94,6 @@ class Claim(Result):
     """Probability of the claim by Born's rule under the served matrix, 0..lambda_max. Higher = closer to the meaning of the answers."""
     probability_correct: float | None
     """Probability that the claim is right, 0..1, estimated from the verdicts on claims in the calibration's rows. Null without such a calibration, and if no answer mentions the claim."""
-    rank_score: float | None
-    """Number to sort claims by, 0..1, if no calibration of claims applies: `probability` or, without samples, the probability of the claim's least likely token. Higher = more likely right. It is not the probability that the claim is right. Null if a calibration of claims applies, and if no answer mentions the claim."""
     start: int
     """Start of the claim in the judged text (for chats: in the text of the choice), in characters (code points)."""
     support: ClaimSupport | None
@@ -112,7 +110,7 @@ class Decision(Result):
     confidence: float
     """Confidence level of the promise, 0..1. At least this share of calibrations, on other questions drawn in the same way, keeps every error that it promises for this number of answers, all at once. `target_error` may therefore be chosen after looking at the errors that can be promised. The level does not describe this single text."""
     coverage: float | None
-    """Share of the calibration's questions that are let through, 0..1. 0 if none is let through. Null if the default calibration decides: it promises nothing."""
+    """Share of the calibration's questions that are let through, 0..1. 0 if none is let through."""
     reason: str
     """Reason and advice in plain English."""
     target_error: float
@@ -192,7 +190,7 @@ class Job(Result):
     """Reason why an open job waits. Empty if it does not."""
     refused_rows: int
     """Number of rows that the LLM server refused while it answered others. Known once the job has ended. Retry the job to ask for them again."""
-    stage: Literal["sampling", "embedding", "comparing", "fitting", "reporting"] | None
+    stage: Literal["sampling", "embedding", "comparing", "checking", "fitting", "reporting"] | None
     """Current stage of a running job."""
     started_at: datetime | None
     """Time of the first run."""
@@ -407,7 +405,7 @@ class ScoreWarning(Result):
     """A warning about the score."""
 
     code: str
-    """Code of the warning: calibration_missing, calibration_mismatch, default_calibration, default_probability, evidence_missing, comparison_missing, truncated_samples, indistinct_answers, out_of_distribution or claims_left_out."""
+    """Code of the warning: calibration_missing, calibration_mismatch, bundled_questions, evidence_missing, comparison_missing, self_check_missing, truncated_samples, indistinct_answers, out_of_distribution or claims_left_out."""
     differs: tuple[str, ...] | None = None
     """For `calibration_mismatch`: the parts of the set-up that differ."""
     message: str
@@ -434,6 +432,8 @@ class Timings(Result):
     """Drawing the answers. Null if the service drew none."""
     queue: float
     """Waiting for parsing and for a slot at the LLM."""
+    self_check: float | None = None
+    """Wait for the self-check, after all other calls. Null if the LLM was not asked."""
     spectrum: float
     """Spectrum, calibration and modes."""
     total: float
@@ -480,8 +480,8 @@ class KeptScore(Result):
     num_truncated: int | None = None
     ood_p_value: float | None = None
     probability_correct: float | None = None
-    rank_score: float | None = None
     samples: tuple[str, ...] | None = None
+    self_check: float | None = None
     timings_ms: Timings | None = None
     uncalibrated: SpectrumValues | None = None
     usage: Usage | None = None
@@ -498,9 +498,9 @@ class Score(Result):
     answer: str
     """The sample most aligned with the dominant eigenvector. Without samples: the `candidate`."""
     calibrated: bool
-    """Whether a calibration of this set-up was applied. False if the default calibration (`calibration.origin`) or no calibration was applied."""
+    """Whether a calibration was applied."""
     calibration: CalibrationUsed | None
-    """The calibration used. It may be the default. Null: the values are raw."""
+    """The calibration used. Null: the values are raw."""
     candidate: Candidate | None
     """The judgement of the `candidate`. Null without a candidate."""
     claims: tuple[Claim, ...] | None = None
@@ -508,7 +508,7 @@ class Score(Result):
     claims_calibration: CalibrationUsed | None = None
     """The calibration applied to the claims. Null: none. Present with `claims`."""
     decision: Decision | None
-    """Decision on the `candidate` or, without one, on `answer`, for the target error. Null if no calibration can decide and the request has no `target_error`, unless the answers are refusals or there are none. Without a `probability_correct` the decision is to abstain."""
+    """Decision on the `candidate` or, without one, on `answer`, for the target error. Null if no calibration can decide and neither the request nor the settings have a target error, unless the answers are refusals. Without a `probability_correct` the decision is to abstain."""
     embedder: str
     """Embedder of the answers."""
     entropy: float | None
@@ -540,16 +540,16 @@ class Score(Result):
     ood_p_value: float | None
     """Conformal p-value, 0..1, of the hypothesis that the prompt is like the calibration's rows. It compares the question and, with samples, their mean length. Lower = less similar. Below 0.02 the score has a warning. The smallest possible value is 2 / (rows + 1) for the question and 4 / (rows + 1) for the length, so with fewer than 200 rows the length alone cannot reach 0.02. Lengths that no row has then give the same warning. Null without a calibration, and for calibrations that do not keep the prompts of their rows."""
     probability_correct: float | None
-    """Probability that `answer` is right, 0..1, estimated from the verdicts on the calibration's questions. The default calibration uses no verdicts (warning `default_probability`). Null without a calibration, if the calibration has no correctness model for this number of answers, if the model needs log-probabilities that are missing, and if `answer` is a refusal."""
-    rank_score: float | None = None
-    """Number to sort texts by if the default calibration applies: `probability_correct` of the `candidate` or, without one, of `answer`. Null otherwise."""
+    """Probability that `answer` is right, 0..1, estimated from the verdicts on the calibration's questions. Null without a calibration, if the calibration has no correctness model for this number of answers, if the model needs log-probabilities or a self-check that are missing (only a `candidate` is checked if there is one), and if `answer` is a refusal."""
     samples: tuple[str, ...] | None = None
     """The answers in the order drawn."""
+    self_check: float | None
+    """P(True): probability that the LLM replies Yes when asked whether the judged text, the `candidate` or `answer`, is correct, 0..1. Higher = more likely right. It is a feature of `probability_correct`, and by itself far too high. Null if the LLM was not asked, failed, or replied with neither Yes nor No."""
     timings_ms: Timings
     uncalibrated: SpectrumValues | None
     """`lambda_max` and `entropy` without calibration. Null without samples."""
     usage: Usage | None
-    """Tokens used, including comparisons. Null if the LLM was not called."""
+    """Tokens used, including comparisons and self-checks. Null if the LLM was not called."""
     warnings: tuple[ScoreWarning, ...]
     """Warnings about the score."""
 

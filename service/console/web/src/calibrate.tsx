@@ -193,7 +193,7 @@ function Start(props: { chosen: Chosen }): JSX.Element {
   );
 }
 
-const STAGES = ["sampling", "embedding", "comparing", "fitting", "reporting"] as const;
+const STAGES = ["sampling", "embedding", "comparing", "checking", "fitting", "reporting"] as const;
 
 type Followed = { job: Job | null; lost: JSX.Element | null };
 

@@ -317,7 +317,7 @@ function Verdict(props: { result: Result; again: (count: number) => void }): JSX
               {S.try.drawMore(more)}
             </button>
           )}
-          {(codes.has("default_probability") || codes.has("default_calibration") || codes.has("calibration_missing")) && (
+          {(codes.has("bundled_questions") || codes.has("calibration_missing")) && (
             <a class="button" href="#/calibrate">
               {S.try.calibrate}
             </a>
@@ -403,6 +403,7 @@ function Cost(props: { score: Score }): JSX.Element {
     [S.try.facts.model, score.model ?? S.none],
     [S.try.facts.kernel, `${score.kernel ?? S.none} · ${score.embedder}`],
     [S.try.facts.calibration, score.calibration ? `${score.calibration.id} · ${score.calibration.method}` : S.none],
+    [S.try.facts.selfCheck, score.self_check === null ? S.none : S.number(score.self_check)],
     [S.try.facts.lambda, score.lambda_max === null ? S.none : S.number(score.lambda_max)],
     [S.try.facts.entropy, score.entropy === null ? S.none : S.number(score.entropy)],
     [S.try.facts.id, score.id],

@@ -85,7 +85,7 @@ def upgrade() -> None:
         sa.Column("complete", sa.Boolean, nullable=False),
         sa.Column("refused", sa.JSON(none_as_null=True)),
         sa.Column("verdict", sa.JSON(none_as_null=True)),
-        sa.Column("compared", sa.JSON(none_as_null=True)),
+        sa.Column("replies", sa.JSON(none_as_null=True)),
     )
     op.create_table(
         "activations",

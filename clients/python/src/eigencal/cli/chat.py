@@ -140,7 +140,6 @@ def format_uncertainty(score: KeptScore | None) -> str:
             f"of the draws: lambda_max {format_cell(score.lambda_max)}, "
             f"entropy {format_cell(score.entropy)} nats"
         )
-    served = "raw" if score.calibration is None else "by the default calibration"
-    parts.append("calibrated" if score.calibrated else served)
+    parts.append("calibrated" if score.calibrated else "raw")
     line = ", ".join(parts)
     return harmless(line if score.decision is None else f"{line}. {score.decision.reason}")

@@ -1,0 +1,160 @@
+"""Getting to know an LLM: a first calibration from bundled questions, made without a person."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2 as httpx
+import pytest
+
+from service.claims.verdicts import correct
+from service.jobs import knowing
+from service.jobs.knowing import bundled_rows
+from service.llm.port import GenerationRequest, Priority
+from tests.support.fakes import FakeEmbedder, FakeLLM, last_user_text
+from tests.support.operator_world import ended
+from tests.support.replica_apps import replica_app
+
+NUMBER = 110
+
+
+class Knower(FakeLLM):
+    """An LLM that knows every second bundled question, and which of its answers are right."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(**more)
+        self.right = {str(row.prompt): row.references[0] for row in bundled_rows()[::2]}
+
+    def _texts(self, request: GenerationRequest) -> list[str]:
+        known = self.right.get(last_user_text(request))
+        return [known or f"guess {i}" for i in range(request.num_samples)]
+
+    def _yes(self, request: GenerationRequest) -> float | None:
+        return 0.1 if "guess" in last_user_text(request).rsplit("Proposed answer:")[-1] else 0.9
+
+
+@pytest.fixture(autouse=True)
+def few_questions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Ask only some of the questions, and look often."""
+    lines = knowing.QUESTIONS.read_text("utf-8").splitlines(keepends=True)[:NUMBER]
+    (tmp_path / "questions.jsonl").write_text("".join(lines), "utf-8")
+    monkeypatch.setattr(knowing, "QUESTIONS", tmp_path / "questions.jsonl")
+    monkeypatch.setattr(knowing, "OPEN_S", 0.05)
+    monkeypatch.setattr(knowing, "QUIET_S", 0.05)
+    bundled_rows.cache_clear()
+
+
+@asynccontextmanager
+async def meeting(folder: Path, llm: FakeLLM, **settings: Any) -> AsyncIterator[httpx.AsyncClient]:
+    values = {"num_samples": 4, "get_to_know": True} | settings
+    async with replica_app(folder, llm=llm, embedder=FakeEmbedder(24), **values) as http:
+        yield http
+
+
+async def scored(http: httpx.AsyncClient, **more: Any) -> dict[str, Any]:
+    body: dict[str, Any] = (await http.post("/score", json={"prompt": "q", **more})).json()
+    return body
+
+
+async def known(http: httpx.AsyncClient) -> dict[str, Any]:
+    """Wait until the LLM is known, and return the job."""
+    async with asyncio.timeout(60):
+        while True:
+            jobs = (await http.get("/jobs")).json()
+            if jobs and all(job["state"] == "succeeded" for job in jobs):
+                return jobs[0]
+            await asyncio.sleep(0.05)
+
+
+async def test_a_new_llm_gets_a_calibration(tmp_path: Path) -> None:
+    llm = Knower(gate=asyncio.Event())
+    async with meeting(tmp_path, llm) as http:
+        assert (await http.get("/readyz")).status_code == 200  # it does not wait
+        llm.gate.set()
+        job = await known(http)
+        assert (job["name"], job["activated"]) == ("what we know of fake-llm", True)
+        score = await scored(http, candidate="guess 1")
+        [warning] = [one for one in score["warnings"] if one["code"] == "bundled_questions"]
+        assert "eigencal label" in warning["message"]
+        assert (score["calibration"]["origin"], score["calibrated"]) == ("bundled", True)
+        assert score["candidate"]["probability_correct"] is not None
+        jobs = (await http.get("/jobs")).json()
+    # Prompts and conversations are drawn alike here, so one calibration serves both.
+    assert len(jobs) == 1
+    assert {request.priority for request in llm.requests[1:-1]} == {Priority.JOB}
+
+
+async def test_until_then_the_progress_is_told(tmp_path: Path) -> None:
+    llm = Knower()
+    async with meeting(tmp_path, llm) as http:
+        async with asyncio.timeout(30):
+            while not (jobs := (await http.get("/jobs")).json()):
+                await asyncio.sleep(0.02)
+        llm.available = False
+        await asyncio.sleep(0.3)
+        score = (await http.post("/score", json={"prompt": "q", "samples": ["a", "b"]})).json()
+        llm.available = True
+        await known(http)
+    [warning] = [one for one in score["warnings"] if one["code"] == "calibration_missing"]
+    assert jobs[0]["id"] in warning["message"]
+    assert (score["probability_correct"], score["decision"]) == (None, None)
+
+
+async def test_it_is_not_asked_again(tmp_path: Path) -> None:
+    for _ in range(2):
+        llm = Knower()
+        async with meeting(tmp_path, llm) as http:
+            await known(http)
+            await asyncio.sleep(0.3)
+            assert len((await http.get("/jobs")).json()) == 1
+    assert len(llm.requests) <= 1  # a restarted service may ask who answers
+
+
+async def test_it_can_be_turned_off(tmp_path: Path) -> None:
+    llm = Knower()
+    async with meeting(tmp_path, llm, get_to_know=False) as http:
+        await asyncio.sleep(0.3)
+        assert (await http.get("/jobs")).json() == []
+    assert llm.requests == []
+
+
+async def test_conversations_drawn_in_another_way_are_asked_too(tmp_path: Path) -> None:
+    llm = Knower()
+    async with meeting(tmp_path, llm, stop='["."]') as http:
+        async with asyncio.timeout(60):
+            while sum(job["activated"] is True for job in (await http.get("/jobs")).json()) < 2:
+                await asyncio.sleep(0.05)
+        by_prompt = await scored(http)
+        by_turns = (await http.post("/score", json={"messages": [{"role": "user", "content": "q"}]})).json()
+    assert by_prompt["calibration"]["id"] != by_turns["calibration"]["id"]
+
+
+async def test_own_rows_are_fitted_with_what_is_known(tmp_path: Path) -> None:
+    """The maps of the bundled questions are the prior."""
+    llm = Knower()
+    rows = [{"prompt": f"own {i}", "reference": f"guess {i % 4}"} for i in range(12)]
+    sent = {"examples": rows, "activate": "always", "method": "temperature"}
+    async with meeting(tmp_path, llm) as http:
+        first = await known(http)
+        job = await ended(http, await http.post("/calibrate", json=sent))
+        made = [(await http.get(one["links"]["calibration"])).json() for one in (first, job)]
+        assert (await scored(http))["calibration"]["origin"] == "own"
+    async with replica_app(
+        tmp_path / "alone", llm=Knower(), embedder=FakeEmbedder(24), num_samples=4
+    ) as http:
+        job = await ended(http, await http.post("/calibrate", json=sent))
+        alone = (await http.get(job["links"]["calibration"])).json()
+    assert made[1]["temperature"] != pytest.approx(alone["temperature"], rel=0.01)
+
+
+def test_the_questions_have_references_that_the_rule_accepts() -> None:
+    bundled_rows.cache_clear()
+    all_rows = [json.loads(line) for line in Path(knowing.__file__).with_name("questions.jsonl").open("rb")]
+    assert len(all_rows) >= 200 and len({row["prompt"] for row in all_rows}) == len(all_rows)
+    assert {row["source"] for row in all_rows} == {"eigencal", "triviaqa"}
+    for row in all_rows:
+        for reference in row["reference"]:
+            assert correct(f"It is {reference}.", row["reference"])
