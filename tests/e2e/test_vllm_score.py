@@ -11,6 +11,9 @@ from select import select
 import httpx2 as httpx
 import pytest
 
+from service.llm.ask import Asker, is_correct
+from service.llm.openai_server import HttpLanguageModel
+from service.llm.port import Api
 from tests.e2e.conftest import VllmServer
 
 pytestmark = pytest.mark.vllm
@@ -58,8 +61,19 @@ def test_prompt_is_scored(service_url: str) -> None:
     assert score["usage"]["prompt_tokens"] > 20 and score["usage"]["completion_tokens"] >= 20
     raw = score["uncalibrated"]
     assert 1 / 20 <= raw["lambda_max"] <= 1 and 0 <= raw["entropy"] <= math.log(20)
-    assert score["calibration"]["origin"] == "default" and 0 < score["lambda_max"] < raw["lambda_max"]
+    assert score["calibration"] is None and score["lambda_max"] == raw["lambda_max"]
+    assert 0 < score["self_check"] < 1 and score["timings_ms"]["self_check"] > 0
     assert score["answer"] in score["samples"] and "\n" not in score["answer"]
+
+
+@pytest.mark.parametrize("api", ["chat", "completions"])
+async def test_one_token_answers_a_question(vllm: VllmServer, api: Api) -> None:
+    llm = HttpLanguageModel(f"{vllm.url}/v1", api=api)
+    questions = [is_correct("What is the capital of France?", answer) for answer in ("Paris", "Lyon")]
+    replies = await Asker(llm).ask(questions)
+    await llm.stop()
+    assert all(yes is not None and 0 < yes < 1 for yes in replies.yes)
+    assert replies.usage.completion_tokens == 2 and "by draws" not in replies.by
 
 
 def test_known_facts_get_higher_confidence(service_url: str) -> None:
