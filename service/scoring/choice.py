@@ -37,8 +37,8 @@ NO_EVIDENCE = warning(
 )
 BUNDLED = warning(
     "bundled_questions",
-    "The calibration was fitted on bundled questions, not on yours. To improve it, judge answers to your own "
-    "questions: see `eigencal label` and POST /calibrate.",
+    "The calibration was fitted on bundled questions, not on yours. To improve it, calibrate on your own "
+    "questions (POST /calibrate).",
 )
 # Below this p-value a prompt counts as unlike the rows; so does at most this share of prompts like the rows.
 MAX_OOD_P_VALUE = 0.02

@@ -78,7 +78,7 @@ async def test_a_new_llm_gets_a_calibration(tmp_path: Path) -> None:
         assert (job["name"], job["activated"]) == ("what we know of fake-llm", True)
         score = await scored(http, candidate="guess 1")
         [warning] = [one for one in score["warnings"] if one["code"] == "bundled_questions"]
-        assert "eigencal label" in warning["message"]
+        assert "bundled questions" in warning["message"]
         assert (score["calibration"]["origin"], score["calibrated"]) == ("bundled", True)
         assert score["candidate"]["probability_correct"] is not None
         jobs = (await http.get("/jobs")).json()
