@@ -118,7 +118,7 @@ def test_log_contains_setup_errors_and_jobs(service: Service) -> None:
     of_the_job = [line.removeprefix(f"INFO job {job['id']} ") for line in lines if job["id"] in line]
     assert of_the_job[:2] == ["accepted", "runs on this replica"]
     stages = re.findall(rf"job {job['id']}: (\w+), \d+ of \d+ done", text)
-    assert list(dict.fromkeys(stages)) == ["sampling", "embedding", "fitting", "reporting"]
+    assert list(dict.fromkeys(stages)) == ["sampling", "embedding", "checking", "fitting", "reporting"]
     assert of_the_job[-1].startswith(f"succeeded: calibration {job['calibration_id']}. ")
     assert "ctivated: " in of_the_job[-1]
 

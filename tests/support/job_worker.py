@@ -61,7 +61,7 @@ def _holds(log: Path) -> tuple[int, bool]:
 
 
 class LoggingLLM(FakeLLM):
-    """Answers depend on the prompt. Each request is logged as a line before it is answered."""
+    """Answers depend on the prompt. Each request for answers is logged as a line before it is answered."""
 
     def __init__(self, log: Path | None = None, slow_s: float = 0.0) -> None:
         super().__init__()
@@ -69,6 +69,8 @@ class LoggingLLM(FakeLLM):
         self._slow_s = slow_s
 
     async def generate(self, request: GenerationRequest) -> Generation:
+        if request.is_question:
+            return await super().generate(request)
         text = last_user_text(request)
         if self._log is not None:
             with self._log.open("a") as log:
