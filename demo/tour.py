@@ -37,7 +37,7 @@ LLM_DEFAULTS = {
     "EIGENCAL_PROMPT_TEMPLATE": PROMPT_TEMPLATE,
     "EIGENCAL_MAX_TOKENS": "64",
     "EIGENCAL_STOP": r'["\n"]',
-    # It cannot judge answers, and its answers to everyday questions are recorded.
+    # The demonstration calibrates on recorded answers, which takes seconds.
     "EIGENCAL_SELF_CHECK": "false",
     "EIGENCAL_GET_TO_KNOW": "false",
 }

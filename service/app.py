@@ -328,7 +328,14 @@ def build_replica(
         wait_s=intervals.beat_s,
     )
 
-    checking = Checking(asker, store, live_priority=waiting(), patience=patience, wait_s=intervals.beat_s)
+    checking = Checking(
+        asker,
+        store,
+        by_default=self_check,
+        live_priority=waiting(),
+        patience=patience,
+        wait_s=intervals.beat_s,
+    )
     calibrator = Calibrator(
         store,
         calibrations,
@@ -337,7 +344,6 @@ def build_replica(
         comparing,
         checking,
         compare=compare,
-        self_check=self_check,
         resamples=resamples,
     )
 

@@ -215,7 +215,7 @@ class Settings(BaseSettings):
 
 
 def unknown_variables(names: Iterable[str]) -> list[str]:
-    """Return the variables that start with EIGENCAL_ but are not settings, without those of the tests."""
+    """Return the names that start with EIGENCAL_ and belong neither to a setting nor to the tests."""
     settings = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
     return sorted(
         name

@@ -489,16 +489,20 @@ class Checking:
 
     asker: Asker
     jobs: SqlJobs
+    by_default: bool = True  # whether a job has self-checks if it does not say
     live_priority: LivePriority = field(default_factory=LivePriority)
     patience: RetryPolicy = field(default_factory=RetryPolicy)
     wait_s: float = 1.0
 
     async def check(self, job: RunningJob, rows: LabelledRows, *, drawn: bool) -> None:
-        """Ask for the self-checks of the rows.
+        """Ask for the self-checks of the rows, if the job has them.
 
         drawn: the LLM drew the answers, so the job waits for it. Otherwise the rows are fitted without
         self-checks if it fails. Raises Conflict when two models reply, and JobEndedError.
         """
+        options = job.options
+        if not (self.by_default if options.self_check is None else options.self_check):
+            return
         notify = partial(self.jobs.note, job.id)
         patience = self.patience if drawn else replace(self.patience, give_up_s=-1.0)
         texts = await asyncio.to_thread(rows.texts_to_check)
@@ -523,9 +527,8 @@ class Checking:
                 rows.why_unchecked, num_failed = error.full_detail, num_failed + 1
                 found.append({})
                 is_refusal = error.extra.get("llm_status") in REFUSALS
-                if not drawn and (not is_refusal or num_failed > LEFT_OUT * len(texts)):
-                    break
-                if num_failed == i + 1 >= MOST_REFUSED:
+                is_useless = not is_refusal or num_failed > LEFT_OUT * len(texts)
+                if (is_useless and not drawn) or num_failed == i + 1 >= MOST_REFUSED:
                     break
                 continue
             found.append(dict(zip(of_row, replies.yes, strict=True)))
@@ -565,7 +568,6 @@ class Calibrator:
     comparing: Comparing
     checking: Checking
     compare: Compare = "embeddings"  # default of jobs
-    self_check: bool = True  # default of jobs
     resamples: Resamples = DEFAULT
 
     async def finish(self, job: RunningJob) -> None:
@@ -598,9 +600,8 @@ class Calibrator:
         num_near = len(all_rows.rows) - len(material.rows)
         active = self.calibrations.active(fingerprint.key())
         labelled = await asyncio.to_thread(LabelledRows, material)
-        if self.self_check if options.self_check is None else options.self_check:
-            await self.checking.check(job, labelled, drawn=drawn)
-            fingerprint = replace(fingerprint, self_check=labelled.checked_by)
+        await self.checking.check(job, labelled, drawn=drawn)
+        fingerprint = replace(fingerprint, self_check=labelled.checked_by)
         known = None if options.bundled else await self.calibrations.bundled(fingerprint.key())
         fitted = await self._fit(job, labelled, active, known)
         if fitted.method == "evidence":

@@ -116,8 +116,8 @@ class Replies:
     """Replies to questions.
 
     yes: P(Yes) in [0, 1] by question; None for a reply other than Yes and No. by: who replied, as in `Reply`;
-    "" without questions. usage: tokens of the calls. kept: the replies
-    of Yes and No by key, also those from earlier calls.
+    "" without questions. usage: tokens of the calls. kept: the replies of Yes and No by key, also those from
+    earlier calls.
     """
 
     yes: Sequence[float | None]
@@ -215,9 +215,9 @@ class Asker:
         return self._named(replying, by_draws=self._is_drawn(model)) if replying else None
 
     def _repliers(self, question: YesNo, model: str | None, known: Mapping[str, Reply]) -> list[str]:
-        """Return whose replies count as replies to a question now.
+        """Return the names under which a reply to a question may have been kept.
 
-        After a restart it is not known yet who replies, or that it is asked for draws.
+        After a restart the service does not know yet who replies, or that the model is asked for draws.
         """
         who, earlier = self._who(question, model), {by for _, by in known.values()}
         if who is None:

@@ -1,4 +1,4 @@
-"""Choice of the calibration of a request: one that fits, else none."""
+"""Chooses the calibration of a request: one that fits, or none."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -178,7 +178,7 @@ class CalibrationChoice:
         """
         embedder = made_by or self._embedder.identity
         if made_by is None and self._is_set_up_for_llm(command):
-            embedder = compared_by(embedder, "")  # whoever it will be
+            embedder = compared_by(embedder, "")  # the LLM that compares is known afterwards
         if command.generation is None:
             return caller_fingerprint(command.source_label, embedder)
         identity = self._llm.identity(command.generation)

@@ -250,7 +250,7 @@ class ClaimScorer:
         drawn: Sequence[str],
         applied: ServedCalibration | None,
     ) -> list[str]:
-        """Return the claims whose self-checks the calibration's model needs."""
+        """Return the claims that the LLM must check, because the calibration's model needs it."""
         selector = None if applied is None else applied.calibration.selectors.get(len(drawn))
         if selector is None or SELF_CHECK not in selector.model.features:
             return []

@@ -211,9 +211,9 @@ class LiveLoad:
 class Scorer:
     """Scores prompts. `live` counts the running scores, to which other work yields.
 
-    `claims`: scores long answers by claim.
-    `compare`: how answers are compared, and `self_check`: whether the LLM checks the judged text, if a
-    request does not specify it. `threads`: for work that would block the event loop.
+    `claims`: scores long answers by claim. `compare`: how answers are compared, and `self_check`: whether the
+    LLM checks the judged text, if a request does not specify it. `threads`: for work that would block the
+    event loop.
     """
 
     def __init__(

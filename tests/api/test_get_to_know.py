@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ import httpx2 as httpx
 import pytest
 
 from service.claims.verdicts import correct
+from service.errors import LLMError
 from service.jobs import knowing
 from service.jobs.knowing import bundled_rows
-from service.llm.port import GenerationRequest, Priority
+from service.llm.port import Generation, GenerationRequest, LLMIdentity, Priority
 from tests.support.fakes import FakeEmbedder, FakeLLM, last_user_text
 from tests.support.operator_world import ended
 from tests.support.replica_apps import replica_app
@@ -159,3 +161,25 @@ def test_the_questions_have_references_that_the_rule_accepts() -> None:
     for row in all_rows:
         for reference in row["reference"]:
             assert correct(f"It is {reference}.", row["reference"])
+
+
+async def test_refused_conversations_are_not_tried_again_at_every_look(tmp_path: Path) -> None:
+    """A server may serve completions alone."""
+
+    class Completing(Knower):
+        tried = 0
+
+        def identity(self, request: GenerationRequest) -> LLMIdentity:
+            return replace(super().identity(request), answered=request.messages is None)
+
+        def _answer(self, request: GenerationRequest) -> Generation:
+            if request.messages is not None:
+                self.tried += 1
+                raise LLMError("no chats", llm_status=404)
+            return super()._answer(request)
+
+    llm = Completing()
+    async with meeting(tmp_path, llm) as http:
+        await known(http)
+        await asyncio.sleep(0.3)
+        assert (llm.tried, len((await http.get("/jobs")).json())) == (1, 1)

@@ -21,7 +21,7 @@ from service.calibration.files import UploadLimits
 from service.cli import cli
 from service.embedding import http as http_embedder
 from service.embedding import local
-from service.jobs.calibrator import Calibrator, Drawer
+from service.jobs.calibrator import Calibrator, Checking, Drawer
 from service.jobs.engine import DbosEngine
 from service.jobs.knowing import GetToKnow
 from service.jobs.runner import DurableJobs, JobSteps
@@ -95,6 +95,7 @@ BUILT = [
     local.SentenceTransformerEmbedder,
     Database,
     Calibrator,
+    Checking,
     SqlJobs,
     ScoreStore,
     ScoreCache,
