@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from enum import IntEnum
 from functools import partial
+from types import MappingProxyType
 from typing import TypeVar
 
 import numpy as np
@@ -41,6 +42,7 @@ Map = TypeVar("Map", DepolarizedMap, EvidenceMap)
 OnDone = Callable[[int, int], None]  # number done, total number
 METHODS: tuple[Method, ...] = ("temperature", "depolarized")  # methods without log-probabilities
 WHOLE = 1000  # units of the progress of a fit
+NONE_KNOWN: Mapping[int, CorrectnessModel] = MappingProxyType({})
 FOLDS = 5  # folds of the rows; a map and a model of the other folds predict each row
 
 
@@ -166,10 +168,12 @@ def fit_all(
     )
     method = _chosen(option, maps.risks)
     models: dict[int, CorrectnessModel] = {}
-    if known is not None and (known.method == "evidence") == (method == "evidence"):
+    if (
+        known is not None
+        and (known.method == "evidence") == (method == "evidence")
+        and known.fingerprint.self_check == rows.checked_by
+    ):
         models = {m: selector.model for m, selector in known.selectors.items()}
-    if known is not None and known.fingerprint.self_check != rows.checked_by:
-        models = {}
     decided = fit_points(
         rows, method, rng=rng(seed, Stream.SELECTORS), priors=priors, models=models, progress=progress
     )
@@ -218,7 +222,7 @@ def fit_points(
     *,
     rng: np.random.Generator,
     priors: PriorSource = no_prior,
-    models: Mapping[int, CorrectnessModel] | None = None,
+    models: Mapping[int, CorrectnessModel] = NONE_KNOWN,
     progress: OnDone | None = None,
 ) -> dict[int, OperatingPoint]:
     """Fit the maps, P(correct) and the selectors on the full rows, by number of first answers.
@@ -239,17 +243,15 @@ def fit_points(
     for done, size in enumerate(sizes, start=1):
         judged = full if size == num_samples else rows.at(size)
         fit_map = partial(fit, method=kind, prior=priors(kind, size))
-        fitted = _decided(judged, fold, fit_map, one_per_group, (models or {}).get(size))
+        fitted = _decided(judged, fold, fit_map, one_per_group, models.get(size))
         decided[size] = replace(fitted, plain=_plain(method, judged.rows, fitted.map, size, priors))
         if progress is not None:
             progress(done, len(sizes))
     if own is not None:
         fit_map = partial(fit, method="evidence", prior=priors("evidence", 1))
         one_per_group = None if own.groups is None else one_of_each(own.groups, rng)
-        decided = {
-            0: _decided(own, fold[own.places], fit_map, one_per_group, (models or {}).get(0)),
-            **decided,
-        }
+        without = _decided(own, fold[own.places], fit_map, one_per_group, models.get(0))
+        decided = {0: without, **decided}
     return decided
 
 

@@ -3,9 +3,8 @@
 For answers, P(correct) is a logistic regression on the `agreement` of the answers drawn and, if the LLM was
 asked for it, on the logit of its self-check (method, section 15). For claims, P(correct) is a logistic
 regression on standardised features with an L2 penalty, on the nested feature set of lowest cross-validated
-log loss. A model is served only if it beats the base rate,
-or if a model of the same LLM is known. Folds have equal shares of right and wrong
-answers.
+log loss. A model is served only if it beats the base rate, or if a model of the same LLM is known. Folds have
+equal shares of right and wrong answers.
 
 Sources: scikit-learn's `LogisticRegression` (the penalty and C); Platt, *Probabilistic Outputs for Support
 Vector Machines*, 1999 (slope and offset of logits); Varma and Simon, *Bias in Error Estimation when Using
@@ -32,7 +31,12 @@ SELF_CHECK = "self_check"  # the logit of P(True), see `logit_self_check`
 FEATURES_OF_CLAIMS = ("logit_probability", "entropy")
 # Log-probabilities of a claim: of the tokens of its facts, of the least likely such token, of all tokens.
 FEATURES_OF_TOKENS = ("fact_log_probability", "least_log_probability", "log_probability")
-FEATURES = (AGREEMENT, *FEATURES_OF_CLAIMS, SELF_CHECK, *FEATURES_OF_TOKENS)  # in this order, nested sets
+FEATURES = (
+    AGREEMENT,
+    *FEATURES_OF_CLAIMS,
+    SELF_CHECK,
+    *FEATURES_OF_TOKENS,
+)  # in the order of the nested sets
 # Probability that a differing text is right when the answers are wrong. With .03 and .08, the log loss on
 # recorded answers that were not drawn for the score differs by less than .001 nats.
 OTHERWISE = 0.05
