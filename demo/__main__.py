@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from demo.data import recorded_answers_fit
 from demo.tour import LLM_PORT, Demo, DemoError, run, set_defaults
 
 cli = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -18,7 +17,7 @@ def demo_command(
     context: typer.Context,
     stop: Annotated[bool, typer.Option("--stop", help="Only stop what an earlier run has left.")] = False,
 ) -> None:
-    """Start an LLM server and the service in the background, score a prompt, calibrate, score another.
+    """Start an LLM server and the service in the background, let it know its LLM, score prompts.
 
     With EIGENCAL_LLM_URL the service uses the LLM server there, and no other is started.
     """
@@ -34,7 +33,7 @@ def demo_command(
             typer.echo("Stopped." if demo.stop() else "Nothing was running.")
         else:
             key = settings.admin_key.get_secret_value() or settings.score_key.get_secret_value()
-            run(demo, with_llm=with_llm, key=key, recorded=recorded_answers_fit(settings))
+            run(demo, with_llm=with_llm, key=key, to_know=settings.get_to_know)
     except (DemoError, ValueError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None

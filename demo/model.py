@@ -4,6 +4,7 @@ The model follows instructions badly and answers briefly only after few-shot tex
 """
 
 import contextlib
+import copy
 import io
 import logging
 import shutil
@@ -22,6 +23,7 @@ log = logging.getLogger(__name__)
 
 PREFILL_TOKENS = 512  # prompt tokens between two steps, at each of which a caller may leave
 MAX_CONTEXT = 2048  # tokens of prompt and answer together
+MAX_KEPT = 4  # prompts whose caches are kept; few-shot examples and self-checks begin like an earlier prompt
 MAX_BATCH_TOKENS = 32_768  # rows times context of a batch: the cache takes 46 kB per token, so 1.5 GB
 
 
@@ -109,8 +111,9 @@ class _Answer:
 class Model:
     """A causal language model of transformers with its tokenizer.
 
-    The prompt is computed once and its cache is copied to all answers. Answers that have ended leave the
-    batch, so short answers are cheap. (`generate` of transformers would compute the prompt n times and keep
+    The prompt is computed once and its cache is copied to all answers. A prompt that begins like one of the
+    last is computed from where they differ. Answers that have ended leave the batch, so short answers are
+    cheap. (`generate` of transformers would compute the prompt n times and keep
     ended answers to the end.) `eos`: token ids that end an answer.
     """
 
@@ -122,6 +125,7 @@ class Model:
         self._network = network
         self._tokenizer = tokenizer
         self._eos = frozenset(eos)
+        self._kept: list[tuple[Sequence[int], Any]] = []  # the last prompts and their caches
 
     @classmethod
     def load(cls, cache_dir: Path) -> Self:
@@ -174,10 +178,11 @@ class Model:
         generator: Any,
         num_alternatives: int,
     ) -> Iterator[list[Token]]:
-        cache: Any = None
-        for start in range(0, len(prompt), PREFILL_TOKENS):
+        done, cache = self._begun(prompt)
+        for start in range(done, len(prompt), PREFILL_TOKENS):
             yield []
             logits, cache = self._forward([prompt[start : start + PREFILL_TOKENS]], cache)
+        self._kept = [*self._kept, (prompt, copy.deepcopy(cache))][-MAX_KEPT:]
         cache.batch_repeat_interleave(len(active))
         logits = logits.expand(len(active), -1)
         while active:
@@ -195,6 +200,17 @@ class Model:
             active = [active[i] for i in kept]
             if active:
                 logits, cache = self._forward([[ids[i]] for i in kept], cache)
+
+    def _begun(self, prompt: Sequence[int]) -> tuple[int, Any]:
+        """Return how many tokens a kept prompt begins with alike, and a cache of them; never the whole."""
+        alike = [_num_alike(earlier, prompt[:-1]) for earlier, _ in self._kept]
+        done = max(alike, default=0)
+        if not done:
+            return 0, None
+        earlier, kept = self._kept[alike.index(done)]
+        cache = copy.deepcopy(kept)
+        cache.crop(done - len(earlier))
+        return done, cache
 
     def _forward(self, tokens: Sequence[Sequence[int]], cache: Any) -> tuple[Any, Any]:
         """Return the logits (rows, vocabulary) after the last token of each row, and the cache."""
@@ -261,6 +277,12 @@ class Model:
             list(tokens), skip_special_tokens=skip_special, clean_up_tokenization_spaces=False
         )
         return text
+
+
+def _num_alike(a: Sequence[int], b: Sequence[int]) -> int:
+    """Return the number of tokens at which both begin alike."""
+    pairs = enumerate(zip(a, b, strict=False))
+    return next((i for i, (one, other) in pairs if one != other), min(len(a), len(b)))
 
 
 def _num_held(text: str, stops: Sequence[str]) -> int:

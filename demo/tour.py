@@ -1,7 +1,7 @@
-"""`make run`: start an LLM server and the service, score a prompt, calibrate, score another prompt.
+"""`make run`: start an LLM server and the service, let the service get to know the LLM, score prompts.
 
-Both keep running in the background, with their process ids and logs in the data folder. A second run uses the
-calibration of the first.
+Both keep running in the background, with their process ids and logs in the data folder. A second run finds
+the calibration of the first.
 """
 
 import os
@@ -19,12 +19,13 @@ from typing import Any
 
 import httpx2
 
-from demo.data import PROMPT_TEMPLATE, QUESTIONS, RECORDED
+from demo.data import PROMPT_TEMPLATE
 from service.llm.weights import MINILM, SMOLLM2
 
 START_TIMEOUT_S = 600.0  # the first start converts the weights of the LLM
 STOP_TIMEOUT_S = 35.0  # running requests of the service get 30 s
 TIMEOUT_S = 300.0  # per call
+JOB_TIMEOUT_S = 60.0  # until the service has met its LLM
 POLL_S = 0.2
 LLM_PORT = 8001  # if it is free
 # Values for settings that are not set: the smaller embedder, which starts faster, and few answers per chat.
@@ -34,15 +35,13 @@ LLM_DEFAULTS = {
     "EIGENCAL_LLM_MODEL": SMOLLM2,
     "EIGENCAL_LLM_API": "completions",
     "EIGENCAL_LLM_SLOTS": "1",
+    "EIGENCAL_NUM_SAMPLES": "10",
     "EIGENCAL_PROMPT_TEMPLATE": PROMPT_TEMPLATE,
     "EIGENCAL_MAX_TOKENS": "64",
     "EIGENCAL_STOP": r'["\n"]',
-    # The demonstration calibrates on recorded answers, which takes seconds.
-    "EIGENCAL_SELF_CHECK": "false",
-    "EIGENCAL_GET_TO_KNOW": "false",
 }
 ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # address to reach such a service locally
-NAME = "everyday questions"  # of the calibration
+TARGET_ERROR = 0.5  # so small a model allows no promise of a much lower one
 EASY, UNKNOWN = "What is the capital of France?", "What is the name of my dog?"
 
 
@@ -197,18 +196,18 @@ def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
     return False
 
 
-def run(demo: Demo, *, with_llm: bool, key: str, recorded: bool) -> None:
-    """Start both processes, score, calibrate, score again, and print the next steps. Raises DemoError.
+def run(demo: Demo, *, with_llm: bool, key: str, to_know: bool) -> None:
+    """Start both processes, score, wait for the calibration, score again, print the next steps.
 
-    with_llm: see `Demo.start`. key: bearer key, "" for none. recorded: True to calibrate on the recorded
-    answers.
+    with_llm: see `Demo.start`. key: bearer key, "" for none. to_know: True if the service gets to know its
+    LLM. Raises DemoError.
     """
     if demo.stop():
         print("Stopped what an earlier run had left.")
     print("Starting the service and its LLM (the first start converts the LLM's weights) ...", flush=True)
     demo.start(with_llm=with_llm)
     try:
-        walk(demo.url, RECORDED if recorded else QUESTIONS, key)
+        walk(demo.url, key, to_know=to_know)
     except httpx2.TransportError as error:
         raise DemoError(f"The service no longer answers ({error}): {demo.service.log_file}") from None
     header = " -H 'Authorization: Bearer KEY'" if key else ""
@@ -219,18 +218,19 @@ def run(demo: Demo, *, with_llm: bool, key: str, recorded: bool) -> None:
     print(f"Its log: {demo.service.log_file}\nStop it: make stop")
 
 
-def walk(url: str, rows: Path, key: str = "") -> None:
+def walk(url: str, key: str = "", *, to_know: bool = True) -> None:
     """Run the demonstration on a running service. Raises DemoError, httpx2.TransportError."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     # trust_env=False: a proxy from the environment does not lead to this machine.
     with httpx2.Client(base_url=url, headers=headers, timeout=TIMEOUT_S, trust_env=False) as http:
         score = show_score(http, EASY)
         if score["calibrated"]:
-            print("Calibrated by an earlier run.")
-        else:
-            calibration_id = calibrate(http, rows)
+            print("The service knows its LLM from an earlier run.")
+        elif to_know:
+            calibration_id = get_to_know(http)
             print(f"Its report: {url}/calibrations/{calibration_id}/report")
-        show_score(http, UNKNOWN)
+        for prompt in (EASY, UNKNOWN):
+            show_score(http, prompt, target_error=TARGET_ERROR)
 
 
 def call(http: httpx2.Client, method: str, path: str, **sent: Any) -> dict[str, Any]:
@@ -246,26 +246,34 @@ def call(http: httpx2.Client, method: str, path: str, **sent: Any) -> dict[str, 
     raise DemoError(f"The service answered {response.status_code}: {response.text[:400]}{remedy}")
 
 
-def calibrate(http: httpx2.Client, path: Path) -> str:
-    """Calibrate on a file; return the calibration's id. Raises DemoError when it fails."""
-    print(f"Calibrating on other questions with their right answers ({path.name}) ...", flush=True)
-    options = {"drawn_by": "service", "name": NAME}
-    job = call(http, "POST", "/calibrate", data=options, files={"file": (path.name, path.read_bytes())})
+def get_to_know(http: httpx2.Client) -> str:
+    """Wait until the service knows its LLM; return the calibration's id. Raises DemoError."""
+    print("The service gets to know its LLM by asking it the bundled questions. This takes minutes.")
+    print("(Ctrl-C leaves it to the background.)", flush=True)
+    began = time.monotonic()
+    while not (jobs := http.get("/jobs").raise_for_status().json()):
+        if time.monotonic() - began > JOB_TIMEOUT_S:
+            raise DemoError("The service has not met its LLM. Its log says why.")
+        time.sleep(POLL_S)
+    job = jobs[-1]  # the oldest one asks prompts
     while job["state"] in ("queued", "running"):
+        if sys.stdout.isatty() and job["stage"]:
+            print(f"\r  {job['stage']}: {job['done']} of {job['total']}   ", end="", flush=True)
         time.sleep(POLL_S)
         job = call(http, "GET", f"/jobs/{job['id']}")
     if job["state"] != "succeeded":
         why = (job["error"] or {}).get("detail", "no reason given")
-        raise DemoError(f"The calibration was {job['state']}: {why}")
-    print(job["decision"])
+        raise DemoError(f"Getting to know the LLM was {job['state']}: {why}")
+    print(f"\n{job['decision']}")
     return str(job["calibration_id"])
 
 
-def show_score(http: httpx2.Client, prompt: str) -> dict[str, Any]:
-    """Score a prompt; print and return its score."""
-    score = call(http, "POST", "/score", json={"prompt": prompt})
+def show_score(http: httpx2.Client, prompt: str, **options: Any) -> dict[str, Any]:
+    """Score a prompt, with further fields of the request; print and return its score."""
+    score = call(http, "POST", "/score", json={"prompt": prompt, **options})
     print(f"\n{prompt} {textwrap.shorten(score['answer'], 40)}")
-    print(f"  lambda_max {score['lambda_max']:.3f}, entropy {score['entropy']:.3f} nats")
+    figures = {name: score[name] for name in ("probability_correct", "lambda_max", "self_check")}
+    print("  " + ", ".join(f"{name} {value:.3f}" for name, value in figures.items() if value is not None))
     if decision := score["decision"]:
         print(f"  Decision: {decision['action']}. {decision['reason']}")
     else:

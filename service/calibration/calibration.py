@@ -225,6 +225,25 @@ class Curvature:
 
 
 @dataclass(frozen=True, slots=True)
+class JudgedRows:
+    """The judged texts of n bundled questions, for the promises of later fits.
+
+    columns: features (n,) by name, each under a map fitted without the row's fold. right: (n,) verdicts.
+    supported: (n,), whether a score may let the text through. fold: (n,).
+    """
+
+    columns: Mapping[str, tuple[float, ...]]
+    right: tuple[bool, ...]
+    supported: tuple[bool, ...]
+    fold: tuple[int, ...]
+
+
+# The questions of a calibration: the service's own bundled ones, the user's own, or the user's with promises
+# that also count the bundled ones, because the user's are few.
+Origin = Literal["bundled", "both", "own"]
+
+
+@dataclass(frozen=True, slots=True)
 class Calibration:
     """A fitted calibration. It never changes once stored.
 
@@ -238,8 +257,8 @@ class Calibration:
     `selectors`: by number of answers, including 0, if the verdicts on the rows allow a model of P(correct).
     `recommended`: the number of answers that the report recommends; None without a recommendation.
 
-    `bundled`: fitted on the bundled questions; then `curvatures` are the optima of all maps by method and
-    number of answers, for the priors of later fits.
+    `origin`: "bundled" has what later fits of the same LLM start from: `curvatures`, the optima of all maps
+    by method and number of answers, and `judged`, the judged texts by number of answers.
 
     `reference`: the rows' prompts, for the out-of-distribution check; None in lists, which do not load it.
     """
@@ -255,8 +274,9 @@ class Calibration:
     evidence: Mapping[int, EvidenceMap] = field(default_factory=dict)
     selectors: Mapping[int, Selector] = field(default_factory=dict)
     recommended: int | None = None
-    bundled: bool = False
+    origin: Origin = "own"
     curvatures: Mapping[str, Mapping[int, Curvature]] = field(default_factory=dict)
+    judged: Mapping[int, JudgedRows] = field(default_factory=dict)
     reference: ConformalReference | None = field(default=None, compare=False, repr=False)
 
     def headline(self) -> DepolarizedMap:

@@ -243,8 +243,11 @@ def _check_header(record: list[str]) -> list[str]:
         raise _file_error(f"the header: {unknown_fields(unknown)}; columns must be separated by commas")
     if len(set(fields)) < len(fields):
         raise _file_error("the header names a column twice")
-    if not {"reference", "claims"} & set(names) or not {"prompt", "messages"} & set(names):
-        raise _file_error("the header must name the columns prompt (or messages) and reference (or claims)")
+    if not {"reference", "claims", "correct"} & set(names) or not {"prompt", "messages"} & set(names):
+        raise _file_error(
+            "the header must name the columns prompt (or messages) and reference (or claims, or answer and "
+            "correct)"
+        )
     return names
 
 

@@ -8,15 +8,17 @@ from types import MappingProxyType
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from service.calibration.calibration import Calibration, Curvature, Method, Selector
+from service.calibration.calibration import Calibration, Curvature, JudgedRows, Method, Origin, Selector
 from service.calibration.labels import Judged, LabelledRows, fitted_sizes
+from service.calibration.rows import FEW_ROWS
 from service.errors import InvalidDevData
 from service.spectral.correctness_model import (
     CorrectnessFit,
     CorrectnessModel,
     fit_correctness,
+    fit_model,
     stratified_folds,
 )
 from service.spectral.dev_set import AnyMap, DevSpectra
@@ -43,6 +45,7 @@ OnDone = Callable[[int, int], None]  # number done, total number
 METHODS: tuple[Method, ...] = ("temperature", "depolarized")  # methods without log-probabilities
 WHOLE = 1000  # units of the progress of a fit
 NONE_KNOWN: Mapping[int, CorrectnessModel] = MappingProxyType({})
+NONE_COUNTED: Mapping[int, JudgedRows] = MappingProxyType({})
 FOLDS = 5  # folds of the rows; a map and a model of the other folds predict each row
 
 
@@ -95,13 +98,14 @@ class OperatingPoint:
 
     right: (n,) verdicts on the full rows. selector: None without a model; `fit` has the reason. map: of the
     selector; None for claims without drawn answers. plain: for answers without log-probabilities; None for
-    fewer than two answers. groups: (n,), as `DevSet.full_groups`.
+    fewer than two answers. groups: (n,), as `DevSet.full_groups`. judged: the rows, for later fits.
     """
 
     fit: CorrectnessFit
     right: Bools
     selector: Selector | None
     map: AnyMap | None
+    judged: JudgedRows
     plain: DepolarizedMap | None = None
     groups: NDArray[np.int_] | None = None
 
@@ -111,7 +115,8 @@ class Fitted:
     """The result of a fit.
 
     rows: the full rows; maps: fitted on them. method: the chosen method. decided: the fits by number of
-    answers. priors: the priors of the maps. models: known models of P(correct), the priors of theirs.
+    answers. priors: the priors of the maps. models: known models of P(correct), the priors of theirs. origin:
+    as in `Calibration`. kept: the known selector without draws, if the rows cannot fit one.
     """
 
     rows: LabelledRows
@@ -120,6 +125,8 @@ class Fitted:
     decided: Mapping[int, OperatingPoint]
     priors: PriorSource = no_prior
     models: Mapping[int, CorrectnessModel] = field(default_factory=dict)
+    origin: Origin = "own"
+    kept: Mapping[int, Selector] = field(default_factory=dict)
 
     @property
     def parameters(self) -> dict[int, DepolarizedMap]:
@@ -136,7 +143,8 @@ class Fitted:
 
     def selectors(self) -> dict[int, Selector]:
         """Return the selectors by number of answers, without numbers that have none."""
-        return {m: fitted.selector for m, fitted in self.decided.items() if fitted.selector is not None}
+        own = {m: fitted.selector for m, fitted in self.decided.items() if fitted.selector is not None}
+        return {**self.kept, **own}
 
 
 def fit_all(
@@ -167,17 +175,29 @@ def fit_all(
         priors=priors,
     )
     method = _chosen(option, maps.risks)
+    is_few = rows.num_rows < FEW_ROWS
+    if known is not None and is_few and option == "auto" and known.method in maps.risks:
+        method = known.method  # few rows cannot tell which is better
     models: dict[int, CorrectnessModel] = {}
+    counted: Mapping[int, JudgedRows] = {}
     if (
         known is not None
         and (known.method == "evidence") == (method == "evidence")
         and known.fingerprint.self_check == rows.checked_by
     ):
         models = {m: selector.model for m, selector in known.selectors.items()}
+        counted = known.judged if is_few else {}
     decided = fit_points(
-        rows, method, rng=rng(seed, Stream.SELECTORS), priors=priors, models=models, progress=progress
+        rows,
+        method,
+        rng=rng(seed, Stream.SELECTORS),
+        priors=priors,
+        models=models,
+        counted=counted,
+        progress=progress,
     )
-    return Fitted(rows, maps, method, decided, priors, models)
+    kept = {0: known.selectors[0]} if known is not None and counted and 0 in known.selectors else {}
+    return Fitted(rows, maps, method, decided, priors, models, "both" if counted else "own", kept)
 
 
 def _chosen(option: str, risks: Mapping[str, Floats]) -> Method:
@@ -223,9 +243,12 @@ def fit_points(
     rng: np.random.Generator,
     priors: PriorSource = no_prior,
     models: Mapping[int, CorrectnessModel] = NONE_KNOWN,
+    counted: Mapping[int, JudgedRows] = NONE_COUNTED,
     progress: OnDone | None = None,
 ) -> dict[int, OperatingPoint]:
     """Fit the maps, P(correct) and the selectors on the full rows, by number of first answers.
+
+    counted: rows of the known models, which the promises count, too.
 
     The rows are folded once, by their verdicts with all answers. method: the kind of map, chosen on all rows
     (by risk, not by verdicts). P(correct) takes "depolarized" instead of "temperature", under which identical
@@ -243,14 +266,15 @@ def fit_points(
     for done, size in enumerate(sizes, start=1):
         judged = full if size == num_samples else rows.at(size)
         fit_map = partial(fit, method=kind, prior=priors(kind, size))
-        fitted = _decided(judged, fold, fit_map, one_per_group, models.get(size))
+        fitted = _decided(judged, fold, fit_map, one_per_group, models.get(size), counted.get(size))
         decided[size] = replace(fitted, plain=_plain(method, judged.rows, fitted.map, size, priors))
         if progress is not None:
             progress(done, len(sizes))
     if own is not None:
         fit_map = partial(fit, method="evidence", prior=priors("evidence", 1))
         one_per_group = None if own.groups is None else one_of_each(own.groups, rng)
-        without = _decided(own, fold[own.places], fit_map, one_per_group, models.get(0))
+        folds = fold[own.places]
+        without = _decided(own, folds, fit_map, one_per_group, models.get(0), counted.get(0))
         decided = {0: without, **decided}
     return decided
 
@@ -303,12 +327,14 @@ def _decided(
     rows: Judged,
     fold: NDArray[np.int_],
     fit_map: Callable[[DevSpectra], AnyFit],
-    counted: NDArray[np.int_] | None,
+    one_per_group: NDArray[np.int_] | None,
     known: CorrectnessModel | None,
+    also_counted: JudgedRows | None,
 ) -> OperatingPoint:
     """Fit P(correct) and the selector.
 
-    counted: one row of each group, for the bounds; None: all rows. known: the prior of the model.
+    one_per_group: one row of each group, for the bounds; None: all rows. known: the prior of the model.
+    also_counted: the rows of the known model, for the bounds.
     """
     map_ = None if rows.tokens else fit_map(rows.rows).map
     columns, by_fold = rows.columns(map_), None
@@ -316,10 +342,39 @@ def _decided(
         # Neither the map nor the model that predicts a row has seen it. The promise depends on that.
         by_fold = [rows.columns(fit_map(rows.rows.take(fold != k)).map) for k in range(FOLDS)]
     fit = fit_correctness(columns, rows.right, fold, by_fold=by_fold, groups=rows.groups, known=known)
+    held_out = by_fold or [columns] * FOLDS
+    judged = JudgedRows(
+        {name: tuple(np.choose(fold, [of[name] for of in held_out]).tolist()) for name in columns},
+        tuple(rows.right.tolist()),
+        tuple(rows.supported.tolist()),
+        tuple(fold.tolist()),
+    )
     selector = None
     if fit.model is not None and fit.held_out is not None:
-        counted = np.arange(len(rows)) if counted is None else counted
+        counted = np.arange(len(rows)) if one_per_group is None else one_per_group
         # Texts that a score never lets through must not count here, or the promise is about other texts.
-        counts = selective_counts(fit.held_out[counted], rows.right[counted], rows.supported[counted])
+        parts = [(fit.held_out[counted], rows.right[counted], rows.supported[counted])]
+        if also_counted is not None and set(fit.model.features) == set(also_counted.columns):
+            predicted = _without_fold(also_counted, fit.model.features, columns, rows.right)
+            parts.append((predicted, np.array(also_counted.right), np.array(also_counted.supported)))
+        counts = selective_counts(*map(np.concatenate, zip(*parts, strict=True)))
         selector = Selector(map_, fit.model, counts, rows.source)
-    return OperatingPoint(fit, rows.right, selector, map_, groups=rows.groups)
+    return OperatingPoint(fit, rows.right, selector, map_, judged, groups=rows.groups)
+
+
+def _without_fold(
+    known: JudgedRows, features: Sequence[str], columns: Mapping[str, ArrayLike], right: Bools
+) -> Floats:
+    """Return P(correct) (n,) of known rows, each by a model whose prior has not seen the row's fold.
+
+    columns, right: features and verdicts of the other rows, which the model is fitted on.
+    """
+    table = {name: np.array(known.columns[name]) for name in features}
+    verdicts, fold, predicted = np.array(known.right), np.array(known.fold), np.empty(len(known.fold))
+    for number in np.unique(fold):
+        held = fold == number
+        seen = {name: column[~held] for name, column in table.items()}
+        prior = fit_model(seen, verdicts[~held], features)
+        model = fit_model(columns, right, features, prior)
+        predicted[held] = model.predict({name: column[held] for name, column in table.items()})
+    return predicted

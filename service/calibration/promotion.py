@@ -4,7 +4,7 @@ A calibration is activated by its figures on held-out rows, against the active c
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +39,8 @@ class Improvement:
     against: id of the active calibration; None if the rival is raw scores. risk: matrix log risk; brier: of
     the projection; loss: log loss of P(correct). In nats, except brier. informative: True if the projection
     Brier is below the Brier of one confidence for all prompts, or P(correct) beats the base rate beyond
-    chance.
+    chance. goes_on: True if both calibrations have the same LLM's bundled questions as their prior, or the
+    rival is that prior.
     """
 
     against: str | None
@@ -47,6 +48,7 @@ class Improvement:
     brier: Difference
     loss: Difference
     informative: bool = True
+    goes_on: bool = False
 
     def better(self) -> list[str]:
         """Return the figures with a 95 % interval below 0: risk, log loss or both.
@@ -58,11 +60,14 @@ class Improvement:
     def shortcomings(self) -> list[str]:
         """Return the reasons not to activate the calibration, as clauses; empty if there are none.
 
-        Against an active calibration: worse beyond chance in any figure, or better beyond chance in neither
-        risk nor loss. Against raw scores: projection Brier or risk not lower. The Brier counts because the
-        risk of raw scores is finite only through the eps that they are charged. Against both: not
-        informative. A map fitted on noise beats raw scores with the same confidence for every prompt.
+        Against an active calibration: worse beyond chance in any figure. Against one that it does not go on
+        from, also: better beyond chance in neither risk nor loss. Against raw scores: projection Brier or
+        risk not lower. The Brier counts because the risk of raw scores is finite only through the eps that
+        they are charged. Against all but one that it goes on from: not informative. A map fitted on noise
+        beats raw scores with the same confidence for every prompt.
         """
+        if self.goes_on:
+            return self._worse()
         against = self._against_raw() if self.against is None else self._against_active()
         if not self.informative:
             against.append(
@@ -75,11 +80,16 @@ class Improvement:
         worse = [name for name, gap in ((BRIER, self.brier), (RISK, self.risk)) if not gap.value < 0]
         return [f"on held-out prompts it is not better than raw scores ({', '.join(worse)})"] if worse else []
 
-    def _against_active(self) -> list[str]:
+    def _worse(self) -> list[str]:
         gaps = [(BRIER, self.brier), (RISK, self.risk), (LOSS, self.loss)]
         worse = [name for name, gap in gaps if gap.low > 0]
-        if worse:
-            return [f"on held-out prompts it is worse than the active calibration ({', '.join(worse)})"]
+        if not worse:
+            return []
+        return [f"on held-out prompts it is worse than the active calibration ({', '.join(worse)})"]
+
+    def _against_active(self) -> list[str]:
+        if worse := self._worse():
+            return worse
         if not self.better():
             return [
                 f"its gain over the active calibration on held-out prompts may be chance ({RISK}, {LOSS})"
@@ -123,7 +133,8 @@ def promote(
     decisions. num_rows: rows in the file; refused: number of rows that the LLM server refused. corrects: id
     of the calibration with the same rows before their verdicts were corrected.
     """
-    improvement = held_out_improvement(calibration, active, context)
+    goes_on = bool(fitted.models) and active is not None and active.origin != "own"
+    improvement = replace(held_out_improvement(calibration, active, context), goes_on=goes_on)
     activated, reason = _decide(
         calibration,
         active,
@@ -132,7 +143,7 @@ def promote(
         has_evidence="evidence" in fitted.maps.risks,
         refused=refused,
         num_rows=num_rows,
-        doubts=_doubts(fitted.rows.num_rows, fitted.rows.right),
+        doubts=[] if improvement.goes_on else _doubts(fitted.rows.num_rows, fitted.rows.right),
     )
     if corrects:
         reason += f" Its rows are those of {corrects} with corrected verdicts."
@@ -239,6 +250,8 @@ def _vetoes(calibration: Calibration, active: Calibration | None, has_evidence: 
 
 
 def _gain(improvement: Improvement) -> str:
+    if improvement.goes_on and not improvement.better():
+        return "it goes on from the active calibration, and on held-out prompts it is not worse beyond chance"
     if improvement.against is None:
         return "none was active for this set-up, and on held-out prompts it is better than raw scores"
     better = ", ".join(improvement.better())

@@ -16,7 +16,6 @@ from pydantic import (
     Field,
     TypeAdapter,
     ValidationError,
-    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -157,6 +156,7 @@ class Verdict:
 class DevRow:
     """A labelled row. One of `prompt` and `messages` is set, or neither if `samples` came without a prompt.
 
+    `references`: right answers; none for a wrong `answer` whose right answer is unknown.
     `samples`: the answers already drawn, in order, including empty ones; None: the service draws them.
     `logprobs`: of each whole sample, in nats; None if unknown.
     `answer`: the answer that `correct` (the verdict in the data) is about; `answer_logprob`: of the whole
@@ -187,10 +187,16 @@ class DevRow:
     replies: Mapping[str, tuple[float | None, str]] = field(default_factory=dict)
 
     def labelled(self, unit: Unit) -> bool:
-        """Return True if the row has labels: for answers a reference and no blank `answer`, else `claims`."""
+        """Return True if the row has labels.
+
+        For answers: a reference, or an `answer` with `correct`, and no blank `answer`. Otherwise `claims`.
+        """
         if unit == "claim":
             return bool(self.claims)
-        return bool(self.references) and not (self.answer is not None and is_blank(self.answer))
+        has_verdict = self.answer is not None and self.correct is not None
+        return (bool(self.references) or has_verdict) and not (
+            self.answer is not None and is_blank(self.answer)
+        )
 
     def usable(self, unit: Unit) -> bool:
         """Return True if a fit can use the row: it is labelled, and has two samples or none yet."""
@@ -272,7 +278,12 @@ def _row_schema(schema: dict[str, Any]) -> None:
     one log-probability for each sample.
     """
     schema["oneOf"] = [_with("prompt", "string"), _with("messages", "array")]
-    schema["anyOf"] = [_with("reference", "string"), _with("reference", "array"), _with("claims", "array")]
+    schema["anyOf"] = [
+        _with("reference", "string"),
+        _with("reference", "array"),
+        _with("claims", "array"),
+        {"title": "with a verdict", "allOf": [_with("answer", "string"), _with("correct", "boolean")]},
+    ]
     own, samples = [_with(name, "array") for name in LOGPROB_FIELDS], _with("samples", "array")
     one_name = {"type": "object", "not": {"type": "object", "allOf": own}}
     pairs = [
@@ -300,9 +311,8 @@ class ExampleIn(_Strict):
         FilledText | Annotated[list[FilledText], Field(min_length=1, max_length=MAX_REFERENCES)] | None
     ) = Field(
         None,
-        validate_default=True,
-        description="The right answer, or a list of right answers. Optional for rows with `claims`. A text "
-        "that is a JSON list of texts counts as that list.",
+        description="The right answer, or a list of right answers. Optional for rows with `claims`, and for "
+        "rows with `answer` and `correct`. A text that is a JSON list of texts counts as that list.",
     )
     id: Name | WholeNumber | None = Field(None, description="Your name for the row. Unique in the file.")
     samples: Annotated[list[Text], Field(min_length=MIN_SAMPLES, max_length=MAX_SAMPLES)] | None = Field(
@@ -331,10 +341,8 @@ class ExampleIn(_Strict):
 
     @field_validator("reference", mode="before")
     @classmethod
-    def is_labelled(cls, value: object, info: ValidationInfo) -> object:
-        """Refuse a row without labels; parse a JSON list that was turned into text."""
-        if value is None and info.data.get("claims", ...) is None:
-            raise _misfit("reference", "is missing")
+    def is_listed(cls, value: object) -> object:
+        """Parse a JSON list that was turned into text."""
         try:
             return listed_texts(value) if isinstance(value, str) else value
         except ValueError as error:
@@ -347,6 +355,14 @@ class ExampleIn(_Strict):
         if turns and turns[-1].role == "assistant":
             raise _misfit("messages", "must not end with the assistant's turn: that is an `answer`")
         return turns
+
+    @model_validator(mode="after")
+    def is_labelled(self) -> Self:
+        """Refuse a row without labels."""
+        has_verdict = self.answer is not None and self.correct is not None
+        if self.reference is None and self.claims is None and not has_verdict:
+            raise _misfit("reference", "is missing; only rows with answer and correct need none")
+        return self
 
     @model_validator(mode="after")
     def is_asked_one_way(self) -> Self:
@@ -404,12 +420,15 @@ def check_row(line: int, raw: object) -> DevRow:
         if error.error_count() > MAX_FAULTS:
             raise RowError((None, f"has {error.error_count()} faults, too many to list")) from None
         raise RowError(*_problems(error.errors(include_url=False, include_input=False))) from None
+    references = [row.reference] if isinstance(row.reference, str) else row.reference or []
+    if not references and row.correct and row.answer is not None:
+        references = [row.answer]  # a right answer is its own reference
     return DevRow(
         line=line,
         id=None if row.id is None else str(row.id),
         prompt=row.prompt,
         messages=None if row.messages is None else tuple(Message(m.role, m.content) for m in row.messages),
-        references=(row.reference,) if isinstance(row.reference, str) else tuple(row.reference or ()),
+        references=tuple(references),
         samples=None if row.samples is None else tuple(row.samples),
         logprobs=tuple(row.logprobs or row.logprob or ()) or None,
         answer=row.answer,

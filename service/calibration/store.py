@@ -21,7 +21,9 @@ from service.calibration.calibration import (
     CalibrationRecord,
     Curvature,
     Fingerprint,
+    JudgedRows,
     Method,
+    Origin,
     Selector,
 )
 from service.calibration.rows import ROW, DevRow, draws_from_json, draws_to_json
@@ -60,8 +62,9 @@ class _Body(BaseModel):
     evidence: dict[int, EvidenceMap]
     selectors: dict[int, Selector]
     recommended: int | None = None
-    bundled: bool = False
+    origin: Origin = "own"
     curvatures: dict[str, dict[int, Curvature]] = {}
+    judged: dict[int, JudgedRows] = {}
 
 
 def _decoded(stored: RowMapping) -> Calibration:
@@ -284,7 +287,7 @@ class SqlCalibrations:
         query = sa.select(calibrations).where(calibrations.c.fingerprint_key == fingerprint_key)
         query = query.order_by(calibrations.c.created_at.desc())
         stored = await self._database.readable(query, calibrations, _decoded)
-        return next((calibration for calibration in stored if calibration.bundled), None)
+        return next((calibration for calibration in stored if calibration.origin == "bundled"), None)
 
     async def list_all(self) -> list[CalibrationRecord]:
         """Return all calibrations, latest first."""

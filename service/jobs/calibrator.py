@@ -617,13 +617,14 @@ class Calibrator:
             name=options.name,
             evidence=fitted.evidence_table,
             selectors=fitted.selectors(),
-            bundled=options.bundled,
+            origin="bundled" if options.bundled else fitted.origin,
             curvatures=await asyncio.to_thread(curvatures, labelled) if options.bundled else {},
+            judged={m: point.judged for m, point in fitted.decided.items()} if options.bundled else {},
             reference=conformal_reference(material, rng(options.seed, Stream.REFERENCE)),
         )
         refused = [row for row in stored if row.refused is not None]
         # On the bundled questions it would be better than a calibration on one's own.
-        is_own = options.bundled and active is not None and not active.bundled
+        is_own = options.bundled and active is not None and active.origin != "bundled"
         asked: ActivateOption = "never" if is_own else options.activate
         target = self.drawer.serving.target()
 

@@ -195,12 +195,18 @@ def _verdict(report: Part) -> str:
     """Return the verdict in a few words. Too few rows take precedence over everything else."""
     missing, decision = FEW_ROWS - report["data"]["rows_full"], report["decision"]
     if missing > 0:
-        return f"Not yet: {rows_needed(missing)}"
+        return "Use it with care." if _goes_on(report) else f"Not yet: {rows_needed(missing)}"
     is_off = _is_off(report)
     refused = decision["asked"] != "never" and not decision["activated"]
     if refused or (is_off and not _is_better(report)):
         return "No."
     return "Use it with care." if is_off else "Use it."
+
+
+def _goes_on(report: Part) -> bool:
+    """Return True if the calibration has few rows, but was activated as going on from the one before."""
+    decision = report["decision"]
+    return bool(decision["asked"] == "if_better" and decision["activated"])
 
 
 def rows_needed(missing: int) -> str:
@@ -230,6 +236,11 @@ def _safe(report: Part) -> str:
     gap = f"{ours['projection_ece']:.2f} off on average"
     like = f"for questions like its {data['rows_full']} rows, asked and answered in the set-up below"
     if data["rows_full"] < FEW_ROWS and not is_off:
+        if _goes_on(report):
+            return (
+                f"Its {data['rows_full']} rows move what the service knew of this LLM. They are too few to "
+                "tell how far it is off on questions like them."
+            )
         few = f"Its {data['rows_full']} rows are too few to tell whether it is safe to use"
         return f"{few}: no miscalibration was detected, but only a large one would be."
     if not is_off:

@@ -14,6 +14,7 @@ from service.calibration.calibration import (
     caller_fingerprint,
     service_fingerprint,
 )
+from service.calibration.rows import FEW_ROWS
 from service.calibration.store import SqlCalibrations
 from service.claims.comparison import Compare, compared_by
 from service.claims.facts import words
@@ -39,6 +40,10 @@ BUNDLED = warning(
     "bundled_questions",
     "The calibration was fitted on bundled questions, not on yours. To improve it, calibrate on your own "
     "questions (POST /calibrate).",
+)
+FEW_OWN = warning(
+    "bundled_questions",
+    f"Fewer than {FEW_ROWS} rows of the calibration are yours, so its promises also count bundled questions.",
 )
 # Below this p-value a prompt counts as unlike the rows; so does at most this share of prompts like the rows.
 MAX_OOD_P_VALUE = 0.02
@@ -90,7 +95,7 @@ class ServedCalibration:
             depolarization=depolarization,
             created_at=self.calibration.created_at,
             kernel=self.calibration.fingerprint.kernel,
-            origin="bundled" if self.calibration.bundled else "own",
+            origin=self.calibration.origin,
             **by_evidence,
         )
 
@@ -262,7 +267,8 @@ class CalibrationChoice:
             if applied is not None:
                 lacking = count and fits.evidence and applied.evidence is None
                 about = [NO_EVIDENCE] if lacking else []
-                return applied, [*about, BUNDLED] if fits.bundled else about
+                about += {"bundled": [BUNDLED], "both": [FEW_OWN]}.get(fits.origin, [])
+                return applied, about
             warnings = [mismatch(fits, ["num_samples"])]
         return None, warnings
 

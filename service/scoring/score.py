@@ -177,9 +177,9 @@ class CalibrationUsed(Part):
         description="Kernel that compares the answers: `facts` (numbers, names, negation, wording), "
         "`llm` (facts and the LLM's judgement of each pair) or `paper` (cosine of the embeddings)."
     )
-    origin: Literal["own", "bundled"] = Field(
-        description="Questions that it was fitted on: `own`, or the `bundled` ones that the service asks an "
-        "LLM when they meet."
+    origin: Literal["own", "both", "bundled"] = Field(
+        description="Questions that it was fitted on: your `own`, the `bundled` ones that the service asks "
+        "an LLM when they meet, or `both` if fewer than 100 are your own."
     )
 
 

@@ -87,7 +87,7 @@ class Answers:
     """The answers to one prompt and its references.
 
     vectors: (k, d) of the distinct answers. index: (m,), the distinct answer of each draw. references: (t,
-    d).
+    d); without any, the right answer is an outcome that no answer has.
     """
 
     vectors: NDArray[np.floating]
@@ -142,13 +142,13 @@ def _dots(rows: Floats, size: int) -> tuple[Floats, Floats]:
 def overlaps(answers: Answers) -> Overlaps:
     """Return the overlaps of one prompt in float64; rows need not be of length 1.
 
-    Raises ValueError for zero or non-finite rows, no rows, or an index out of range.
+    Raises ValueError for zero or non-finite rows, no answers, or an index out of range.
     """
     vectors, targets = np.asarray(answers.vectors), np.asarray(answers.references)
     index = np.asarray(answers.index)
     size, references = len(vectors), len(targets)
-    if size == 0 or references == 0 or index.size == 0:
-        raise ValueError("a prompt needs at least one answer and one reference")
+    if size == 0 or index.size == 0:
+        raise ValueError("a prompt needs at least one answer")
     if index.dtype.kind not in "iu" or index.min() < 0 or index.max() >= size:
         raise ValueError("index points outside the distinct answers")
     if vectors.ndim != 2 or targets.shape != (references, vectors.shape[1]):
@@ -166,7 +166,7 @@ def overlaps(answers: Answers) -> Overlaps:
     cosines *= scale
     cosines *= scale[:size, None]
     # With 1 / sqrt(t), a sum of squares over the references is a mean, as in Y.
-    return Overlaps(cosines[:, :size], cosines[:, size:].T / math.sqrt(references), index)
+    return Overlaps(cosines[:, :size], cosines[:, size:].T / math.sqrt(max(references, 1)), index)
 
 
 def weighted(prompt: Overlaps, draws: NDArray[np.int_] | None = None) -> Weighted:

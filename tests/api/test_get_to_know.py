@@ -143,13 +143,47 @@ async def test_own_rows_are_fitted_with_what_is_known(tmp_path: Path) -> None:
         first = await known(http)
         job = await ended(http, await http.post("/calibrate", json=sent))
         made = [(await http.get(one["links"]["calibration"])).json() for one in (first, job)]
-        assert (await scored(http))["calibration"]["origin"] == "own"
+        assert (await scored(http))["calibration"]["origin"] == "both"
     async with replica_app(
         tmp_path / "alone", llm=Knower(), embedder=FakeEmbedder(24), num_samples=4
     ) as http:
         job = await ended(http, await http.post("/calibrate", json=sent))
         alone = (await http.get(job["links"]["calibration"])).json()
     assert made[1]["temperature"] != pytest.approx(alone["temperature"], rel=0.01)
+
+
+async def judged(http: httpx.AsyncClient, prompts: list[str], *, correct: bool) -> list[dict[str, Any]]:
+    """Score questions, and return them as rows with a verdict, without references."""
+    rows = list[dict[str, Any]]()
+    for prompt in prompts:
+        score = await scored(http, prompt=prompt)
+        texts = [text for mode in score["modes"] for text in [mode["answer"]] * len(mode["samples"])]
+        rows.append({"prompt": prompt, "samples": texts, "answer": score["answer"], "correct": correct})
+    return rows
+
+
+@pytest.mark.parametrize("correct", [True, False])
+async def test_ten_verdicts_move_what_is_known(tmp_path: Path, correct: bool) -> None:
+    llm = Knower()
+    llm.right |= {f"own {i}": "a word" for i in range(30)}
+    async with meeting(tmp_path, llm) as http:
+        await known(http)
+        before = await scored(http, prompt="own 20")
+        for few in (range(10), range(20)):  # ten more join them later
+            rows = await judged(http, [f"own {i}" for i in few], correct=correct)
+            job = await ended(
+                http, await http.post("/calibrate", json={"examples": rows, "drawn_by": "service"})
+            )
+            assert job["activated"], job["decision"]
+        after = await scored(http, prompt="own 20")
+        report = (await http.get(job["links"]["report"], headers={"accept": "application/json"})).json()
+    assert after["calibration"]["origin"] == "both"
+    moved = after["probability_correct"] - before["probability_correct"]
+    assert moved > 0.01 if correct else moved < -0.1
+    # The promises count the bundled questions, too, so there still are decisions.
+    assert after["decision"]["action"] == ("answer" if correct else "abstain")
+    assert "bundled_questions" in {warning["code"] for warning in after["warnings"]}
+    assert report["opening"]["verdict"] == "Use it with care."
 
 
 def test_the_questions_have_references_that_the_rule_accepts() -> None:

@@ -25,7 +25,7 @@ def test_subset_equals_the_spectrum_of_its_samples(seed: int) -> None:
         (np.eye(2), [0, 2], np.eye(2), "index"),
         (np.eye(2), [0, -1], np.eye(2), "index"),
         (np.eye(2), [], np.eye(2), "at least one"),
-        (np.eye(2), [0], np.empty((0, 2)), "at least one"),
+        (np.empty((0, 2)), [0], np.eye(2), "at least one"),
         (np.zeros((1, 2)), [0], np.eye(2), "zero row"),
         (np.eye(2), [0], np.zeros((1, 2)), "zero row"),
         (np.array([[np.nan, 1.0]]), [0], np.eye(2), "not finite"),

@@ -43,7 +43,7 @@ export function check(text: string): Checked {
   let count = 0;
   let withAnswers = 0;
   let labelled = 0;
-  let withReference = 0;
+  let forAnswers = 0;
   const start = text.trimStart()[0];
   if (start === undefined) return refused(S.rows.empty);
   if (start === "[") return refused(S.rows.oneArray);
@@ -56,10 +56,11 @@ export function check(text: string): Checked {
     count += 1;
     if (Array.isArray(row.samples)) withAnswers += 1;
     if (typeof row.correct === "boolean") labelled += 1;
-    if (row.reference !== undefined && row.reference !== null) withReference += 1;
+    const has = (name: string) => row[name] !== undefined && row[name] !== null;
+    if (has("reference") || (has("answer") && has("correct"))) forAnswers += 1;
   }
   if (!faults.length && count < MIN_ROWS) faults.push({ line: null, field: null, reason: S.rows.tooFew(count, MIN_ROWS) });
-  return { count, withAnswers, labelled, areClaims: count > 0 && withReference === 0, faults: faults.slice(0, MAX_FAULTS), moreFaults: Math.max(0, faults.length - MAX_FAULTS) };
+  return { count, withAnswers, labelled, areClaims: count > 0 && forAnswers === 0, faults: faults.slice(0, MAX_FAULTS), moreFaults: Math.max(0, faults.length - MAX_FAULTS) };
 }
 
 /** Return the result for a file that cannot be read. */
@@ -108,7 +109,7 @@ function* csvLines(text: string): Generator<Line> {
     yield { line: 0, fault: S.rows.unknownColumn(unknown) };
     return;
   }
-  if (!(header.includes("prompt") || header.includes("messages")) || !(header.includes("reference") || header.includes("claims"))) {
+  if (!(header.includes("prompt") || header.includes("messages")) || !["reference", "claims", "correct"].some((name) => header.includes(name))) {
     yield { line: 0, fault: S.rows.columns };
     return;
   }
@@ -162,7 +163,7 @@ function faultsOf(row: Row, line: number, lineOfId: Map<string, number>): RowFau
     if (!areTurns) add("messages", S.rows.turns);
     else if (turns.at(-1).role === "assistant") add("messages", S.rows.endsWithAssistant);
   }
-  if (!has("reference") && !has("claims")) add("reference", S.rows.noReference);
+  if (!has("reference") && !has("claims") && !(has("answer") && has("correct"))) add("reference", S.rows.noReference);
   if (has("reference")) {
     const references = Array.isArray(row.reference) ? row.reference : [row.reference];
     // SQuAD's answers are objects; the service reads them.

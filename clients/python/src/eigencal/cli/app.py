@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from eigencal import __version__
-from eigencal.cli import calibrations, chat, jobs, keys, score
+from eigencal.cli import calibrations, chat, jobs, keys, label, score
 from eigencal.cli.command import ExitCode, add_command
 
 EPILOG = "Exit codes:\n\n\b\n" + "\n".join(f"{code.value:>4}  {code.meaning}" for code in ExitCode)
@@ -23,6 +23,7 @@ key_app = typer.Typer(help="Keys that open the service (with the admin key).", r
 
 add_command(app.command("score"), score.score)
 add_command(app.command("chat"), chat.chat)
+add_command(app.command("label"), label.label)
 add_command(app.command("calibrate"), calibrations.calibrate)
 app.add_typer(calibration_app, name="calibrations")
 add_command(calibration_app.callback(invoke_without_command=True), calibrations.calibrations)
