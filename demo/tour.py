@@ -255,7 +255,8 @@ def get_to_know(http: httpx2.Client) -> str:
         if time.monotonic() - began > JOB_TIMEOUT_S:
             raise DemoError("The service has not met its LLM. Its log says why.")
         time.sleep(POLL_S)
-    job = jobs[-1]  # the oldest one asks prompts
+    is_open = [job for job in jobs if job["state"] in ("queued", "running")]
+    job = (is_open or jobs)[-1]  # the oldest asks prompts
     while job["state"] in ("queued", "running"):
         if sys.stdout.isatty() and job["stage"]:
             print(f"\r  {job['stage']}: {job['done']} of {job['total']}   ", end="", flush=True)

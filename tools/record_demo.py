@@ -1,10 +1,9 @@
-"""Record the demonstration LLM's answers to the bundled questions: `make record-devset` after `make run`.
+"""Record the demonstration LLM's answers to the example questions: `make record-devset` after `make run`.
 
     python -m tools.record_demo
 
 The running service samples the answers with its own settings, in a calibration that is not activated, and
-exports them with their log-probabilities. A calibration on them therefore fits the default settings. Run it
-again when the defaults change (model, template, sampling); a unit test then fails.
+exports them with their log-probabilities. Run it again when the defaults change (model, template, sampling).
 """
 
 import json
@@ -15,9 +14,10 @@ from typing import Any
 
 import httpx2 as httpx
 
-from demo.data import DRAWN_WITH, PLACES, QUESTIONS, RECORDED, drawn_with
+from demo.data import PLACES, RECORDED
 from demo.tour import set_defaults
 
+NUM_SAMPLES = 20
 TIMEOUT_S = 300
 LONGEST_S = 3600.0  # of sampling; a busy machine needs minutes
 POLL_S = 0.5
@@ -26,9 +26,9 @@ DIGITS = (
 )
 
 
-def record(http: httpx.Client, questions: bytes) -> list[dict[str, Any]]:
+def record(http: httpx.Client, questions: bytes, num_samples: int = NUM_SAMPLES) -> list[dict[str, Any]]:
     """Return the rows of a dev file with the service's answers. Raises httpx.HTTPError."""
-    form = {"name": "recorded", "activate": "never"}
+    form = {"name": "recorded", "activate": "never", "num_samples": str(num_samples)}
     job = _json(http.post("/calibrate", data=form, files={"file": ("questions.jsonl", questions)}))
     calibration = _ended(http, job["id"])["calibration_id"]
     kept = http.get(f"/calibrations/{calibration}/data").raise_for_status().text
@@ -81,14 +81,10 @@ def main() -> None:
         base_url=f"http://{settings.host}:{settings.port}", timeout=TIMEOUT_S, trust_env=False
     ) as http:
         try:
-            everyday = record(http, QUESTIONS.read_bytes())
-            places = record(http, without_answers(PLACES.read_text("utf-8")))
+            for path in (RECORDED, PLACES):
+                write_rows(path, record(http, without_answers(path.read_text("utf-8"))))
         except httpx.HTTPError as error:
             sys.exit(f"The service did not answer ({error}). Is it running? make run")
-    write_rows(RECORDED, everyday)
-    write_rows(PLACES, places)
-    kept = drawn_with(settings) | {"num_samples": settings.num_samples}
-    DRAWN_WITH.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

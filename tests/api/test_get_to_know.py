@@ -16,26 +16,12 @@ from service.errors import LLMError
 from service.jobs import knowing
 from service.jobs.knowing import bundled_rows
 from service.llm.port import Generation, GenerationRequest, LLMIdentity, Priority
-from tests.support.fakes import FakeEmbedder, FakeLLM, last_user_text
+from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.knower import Knower
 from tests.support.operator_world import ended
 from tests.support.replica_apps import replica_app
 
 NUMBER = 110
-
-
-class Knower(FakeLLM):
-    """An LLM that knows every second bundled question, and which of its answers are right."""
-
-    def __init__(self, **more: Any) -> None:
-        super().__init__(**more)
-        self.right = {str(row.prompt): row.references[0] for row in bundled_rows()[::2]}
-
-    def _texts(self, request: GenerationRequest) -> list[str]:
-        known = self.right.get(last_user_text(request))
-        return [known or f"guess {i}" for i in range(request.num_samples)]
-
-    def _yes(self, request: GenerationRequest) -> float | None:
-        return 0.1 if "guess" in last_user_text(request).rsplit("Proposed answer:")[-1] else 0.9
 
 
 @pytest.fixture(autouse=True)

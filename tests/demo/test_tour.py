@@ -2,7 +2,6 @@
 
 import asyncio
 import io
-import json
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, redirect_stdout
@@ -14,37 +13,34 @@ import pytest
 
 from benchmarks.processes import free_port
 from demo import tour
-from demo.data import RECORDED, recorded_answers_fit
 from demo.tour import (
     BackgroundProcess,
     Demo,
     DemoError,
-    calibrate,
     call,
+    get_to_know,
     set_defaults,
     wait_until,
     walk,
 )
 from service.app import create_app
-from service.calibration.files import read_file
-from service.calibration.rows import DevRow
+from service.jobs import knowing
+from service.jobs.knowing import bundled_rows
 from service.settings import Settings
 from tests.support.evidence import TellingLLM
 from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.knower import Knower
 from tests.support.live import served
 from tests.support.reports import FEW as FEW_RESAMPLES
 from tests.support.sqlite_store import SqliteStore
 from tools.record_demo import record
 
 
-def rows(path: Path) -> list[DevRow]:
-    with path.open("rb") as file:
-        return list(read_file(file).rows())  # refuses bad rows and ids given twice
-
-
 @asynccontextmanager
-async def demo_app(data_dir: Path, num_samples: int = 20, **parts: Any) -> AsyncIterator[str]:
-    settings = Settings(data_dir=data_dir, num_samples=num_samples, llm_slots=512)
+async def demo_app(
+    data_dir: Path, num_samples: int = 20, *, get_to_know: bool = False, **parts: Any
+) -> AsyncIterator[str]:
+    settings = Settings(data_dir=data_dir, num_samples=num_samples, get_to_know=get_to_know, llm_slots=512)
     app = create_app(
         settings, **{"llm": FakeLLM(), "embedder": FakeEmbedder(), "resamples": FEW_RESAMPLES, **parts}
     )
@@ -65,62 +61,56 @@ def demo_settings(monkeypatch: pytest.MonkeyPatch, **values: str) -> Settings:
         return Settings()
 
 
-@pytest.mark.parametrize(
-    ("values", "fits"),
-    [
-        ({}, True),
-        ({"num_samples": "10"}, True),
-        ({"num_samples": "21"}, False),
-        ({"sampling_temperature": "0.7"}, False),
-        ({"prompt_template": "Q: Who?\nA: Me\nQ: {prompt}\nA:"}, False),
-        ({"llm_url": "http://127.0.0.1:9/v1"}, False),
-    ],
-)
-def test_recorded_answers_are_used_only_with_the_default_settings(
-    monkeypatch: pytest.MonkeyPatch, values: dict[str, str], fits: bool
-) -> None:
-    """The first case fails if the defaults change: `make record-devset` records new answers."""
-    assert recorded_answers_fit(demo_settings(monkeypatch, **values)) is fits
-
-
 def test_an_llm_server_of_the_environment_keeps_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = demo_settings(monkeypatch, llm_url="http://127.0.0.1:9/v1")
     assert (settings.llm_model, settings.prompt_template, settings.llm_api) == ("", "", "chat")
     assert settings.embedder == "all-MiniLM-L6-v2"
 
 
-async def test_tour_calibrates_once(tmp_path: Path) -> None:
-    recorded = tmp_path / "recorded.jsonl"
-    with recorded.open("w") as file:
-        for line in RECORDED.read_text().splitlines()[:120]:
-            row = json.loads(line)
-            row |= {name: row[name][:5] for name in ("samples", "logprobs")}
-            file.write(json.dumps(row) + "\n")
-    async with demo_app(tmp_path, num_samples=5) as url:
+async def test_tour_waits_until_the_llm_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(knowing, "QUIET_S", 0.05)
+    async with demo_app(tmp_path, num_samples=3, get_to_know=True, llm=Knower()) as url:
         # Without `capsys`, because the log of DBOS would keep writing to its replacement of stderr.
         with redirect_stdout(io.StringIO()) as out:
             for _ in range(2):
-                await asyncio.to_thread(walk, url, recorded)
+                await asyncio.to_thread(walk, url)
         async with httpx.AsyncClient(base_url=url, timeout=60) as http:
             [made] = (await http.get("/calibrations")).json()
     output = out.getvalue()
-    assert (made["rows"], made["active"]) == (120, True)
+    assert (made["rows"], made["active"]) == (len(bundled_rows()), True)
     assert f"Its report: {url}/calibrations/{made['id']}/report" in output.splitlines()
-    for stage in ("Calibrating on", "No decision yet.", "Activated: ", "Calibrated by an earlier run"):
+    for stage in (
+        "No decision yet.",
+        "bundled questions",
+        "Activated: ",
+        "knows its LLM from an earlier run",
+    ):
         assert stage in output
 
 
-async def test_failed_job_is_reported(tmp_path: Path) -> None:
-    store = SqliteStore()
-    async with demo_app(tmp_path, store=store) as url:
+async def test_tour_does_not_wait_if_the_service_does_not_ask(tmp_path: Path) -> None:
+    async with demo_app(tmp_path, store=SqliteStore()) as url:
+        with redirect_stdout(io.StringIO()) as out:
+            await asyncio.to_thread(walk, url, to_know=False)
+    assert (
+        "Decision: " not in out.getvalue().split("name of my dog")[0].split("France")[1].split("Decision")[0]
+    )
+
+
+async def test_a_cancelled_job_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(knowing, "QUIET_S", 0.05)
+    store, llm = SqliteStore(), Knower()
+    async with demo_app(tmp_path, store=store, get_to_know=True, llm=llm) as url:
         with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
-            calibrating = asyncio.create_task(asyncio.to_thread(calibrate, http, RECORDED))
+            waiting = asyncio.create_task(asyncio.to_thread(get_to_know, http))
             async with asyncio.timeout(60):
                 while not (jobs := await store.runs.latest()):
                     await asyncio.sleep(0.01)
-            await store.change(jobs[0].id, state="failed", error_code="conflict", error_detail="Differ.")
-            with pytest.raises(DemoError, match=r"failed: Differ\."):
-                await calibrating
+            llm.available = False  # so that the job does not end by itself
+            # A failed one is retried at once.
+            await asyncio.to_thread(call, http, "DELETE", f"/jobs/{jobs[0].id}")
+            with pytest.raises(DemoError, match="was cancelled: no reason given"):
+                await waiting
 
 
 async def test_refusal_is_quoted_and_a_missing_key_explained(tmp_path: Path) -> None:
@@ -137,7 +127,7 @@ async def test_recording_samples_answers_with_logprobs(tmp_path: Path) -> None:
     )
     async with demo_app(tmp_path, num_samples=3, llm=TellingLLM()) as url:
         with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
-            drawn = await asyncio.to_thread(record, http, questions)
+            drawn = await asyncio.to_thread(record, http, questions, 3)
             active = (await asyncio.to_thread(http.get, "/calibrations/active")).json()
     assert [row["prompt"] for row in drawn] == [f"Who {i}?" for i in range(12)]
     assert {len(row["samples"]) for row in drawn} == {len(row["logprobs"]) for row in drawn} == {3}

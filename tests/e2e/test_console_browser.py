@@ -61,6 +61,10 @@ def start(stack: ExitStack, llm_url: str, folder: Path, settings: Settings) -> s
     folder.mkdir()
     env = {**DEFAULTS, **LLM_DEFAULTS, "EIGENCAL_LLM_URL": llm_url, "EIGENCAL_PORT": "0"}
     env |= {"EIGENCAL_EMBEDDER": str(WEIGHTS / MINILM), "EIGENCAL_DATA_DIR": str(folder)}
+    env |= {
+        "EIGENCAL_GET_TO_KNOW": "false",
+        "EIGENCAL_SELF_CHECK": "false",
+    }  # the LLM answers one call at a time
     env |= {"EIGENCAL_ADMIN_KEY": settings.admin_key, "EIGENCAL_SCORE_KEY": settings.score_key}
     process = stack.enter_context(running([PYTHON, "-m", "service"], env=env, log=folder / "log"))
     url = address(process, folder / "log")
@@ -299,6 +303,40 @@ def test_doubtful_claims_of_a_long_answer_are_underlined_with_the_reason(console
         "[...document.querySelectorAll('.claims .doubtful')].map(e => e.innerText)"
     )
     assert len(reasons) == len(marked) and all("of 4 answers" in reason for reason in reasons)
+
+
+def test_ten_verdicts_on_own_questions_move_the_probability(console: Console, calibrated: list[str]) -> None:
+    console.open("/try")
+    console.shows("Ten verdicts")
+    asked = list(QUESTIONS)[:10]
+    console.fill("Questions of your own", "\n".join([*asked, "", asked[0]]))
+    console.click("Get answers")
+    console.until("document.querySelectorAll('.ten > li').length === 10")
+    for at in range(10):
+        verdict = "Right" if at % 3 else "Wrong"
+        console.click(verdict, f".ten > li:nth-child({at + 1})")
+    console.shows("10 verdicts")
+    console.tab.evaluate("location.reload()")  # loses nothing
+    console.shows("10 verdicts")
+    console.click("Use these verdicts")
+    console.shows("Done")
+    console.until("document.querySelectorAll('.ten .small').length === 10")
+    console.until("[...document.querySelectorAll('.ten .small')].every(e => e.innerText.includes(', now '))")
+    [sent] = console.posted("/calibrate")
+    examples = json.loads(sent["postData"])["examples"]
+    assert [row["prompt"] for row in examples] == asked
+    assert [row["correct"] for row in examples] == [at % 3 > 0 for at in range(10)]
+    console.click("Start again")
+    console.until("document.querySelectorAll('.ten > li').length === 0")
+
+
+def test_what_is_not_known_of_the_llm_is_told(tab: Page, locked_url: str) -> None:
+    locked = Console(tab, locked_url)
+    locked.open("/sign-in")
+    locked.fill("Key", "the-admin-key")
+    locked.click("Sign in", "main")
+    locked.shows("Nothing is known of this LLM yet.")
+    locked.click("Sign out")
 
 
 def test_a_stopped_score_frees_the_page(console: Console) -> None:

@@ -33,7 +33,7 @@ def llm(service_alone: Installed) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def served(service_alone: Installed, llm: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Run the service; yield its address."""
-    settings = LLM_DEFAULTS | {"EIGENCAL_PORT": "0", "EIGENCAL_LLM_URL": llm}
+    settings = LLM_DEFAULTS | {"EIGENCAL_GET_TO_KNOW": "false", "EIGENCAL_PORT": "0", "EIGENCAL_LLM_URL": llm}
     command, log = [str(service_alone.bin / "eigencal-service")], tmp_path_factory.mktemp("served") / "log"
     environment = service_alone.environment | settings
     with running(command, env=environment, log=log, folder=service_alone.folder, inherit=False) as process:

@@ -938,10 +938,10 @@ export interface components {
             method: "depolarized" | "temperature" | "evidence";
             /**
              * Origin
-             * @description Questions that it was fitted on: `own`, or the `bundled` ones that the service asks an LLM when they meet.
+             * @description Questions that it was fitted on: your `own`, the `bundled` ones that the service asks an LLM when they meet, or `both` if fewer than 100 are your own.
              * @enum {string}
              */
-            origin: "own" | "bundled";
+            origin: "own" | "both" | "bundled";
             /**
              * Temperature
              * @description Matrix temperature T applied. Null without samples.
@@ -1277,7 +1277,7 @@ export interface components {
             prompt?: string | null;
             /**
              * Reference
-             * @description The right answer, or a list of right answers. Optional for rows with `claims`. A text that is a JSON list of texts counts as that list.
+             * @description The right answer, or a list of right answers. Optional for rows with `claims`, and for rows with `answer` and `correct`. A text that is a JSON list of texts counts as that list.
              */
             reference?: string | string[] | null;
             /**

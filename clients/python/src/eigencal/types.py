@@ -41,8 +41,8 @@ class CalibrationUsed(Result):
     """Kernel that compares the answers: `facts` (numbers, names, negation, wording), `llm` (facts and the LLM's judgement of each pair) or `paper` (cosine of the embeddings)."""
     method: Literal["depolarized", "temperature", "evidence"] | str
     """The map applied."""
-    origin: Literal["own", "bundled"] | str
-    """Questions that it was fitted on: `own`, or the `bundled` ones that the service asks an LLM when they meet."""
+    origin: Literal["own", "both", "bundled"] | str
+    """Questions that it was fitted on: your `own`, the `bundled` ones that the service asks an LLM when they meet, or `both` if fewer than 100 are your own."""
     temperature: float | None
     """Matrix temperature T applied. Null without samples."""
 

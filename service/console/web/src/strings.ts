@@ -151,11 +151,35 @@ export const S = {
     },
   },
 
+  ten: {
+    title: "Ten verdicts",
+    knowing: "The service is getting to know its LLM. Then you can judge answers to your own questions here.",
+    progress: (done: number, total: number) => `${done} of ${total}`,
+    unknown: "Nothing is known of this LLM yet. Calibrate on questions of your own, or let the service get to know it.",
+    how: "The service knows the LLM, but not your questions. Judge ten answers to them, and the probability adapts.",
+    questions: "Questions of your own",
+    oneALine: "One on each line. Choose them as they come, not the easy ones.",
+    ask: "Get answers",
+    asking: (prompt: string) => `Asking: ${short(prompt)}`,
+    judge: "Judge the answers.",
+    verdict: (n: number) => `Is answer ${n} right?`,
+    moved: (before: number | null, after: number | null | undefined) => {
+      const was = before === null ? "unknown" : percent(before);
+      const is = after === undefined ? "" : `, now ${after === null ? "unknown" : percent(after)}`;
+      return `Probability of being right: ${was}${is}`;
+    },
+    count: (n: number, enough: number) => (n < enough ? `${n} of ${enough} verdicts` : count(n, "verdict")),
+    fit: "Use these verdicts",
+    clear: "Start again",
+    name: (n: number) => `${n} verdicts`,
+    mean: (before: number, after: number) => `The mean probability of these answers moved from ${percent(before)} to ${percent(after)}.`,
+  },
+
   calibrate: {
     title: "Calibrate",
     lead: "A calibration uses labelled questions to correct how confident the scores are.",
     drop: "Drop a file here, or choose one",
-    format: "JSON lines or CSV. Each row has a prompt (or messages) and a reference, the right answer.",
+    format: "JSON lines or CSV. Each row has a prompt (or messages) and a reference, the right answer, or an answer and its verdict.",
     faults: "Errors, by line of the file",
     line: "Line",
     field: "Field",
@@ -223,7 +247,7 @@ export const S = {
     quotes: "a quote is left open or misplaced",
     lineEnds: "The lines end with a carriage return alone (CR). Save the file with LF or CRLF line ends.",
     unknownColumn: (name: string) => `the header has an unknown column: ${name}`,
-    columns: "the header must name the columns prompt (or messages) and reference (or claims)",
+    columns: "the header must name the columns prompt (or messages) and reference (or claims, or answer and correct)",
     width: (n: number, of: number) => `has ${count(n, "field")}, the header has ${of}`,
     unknownField: "is not a field",
     bothAsked: "exactly one of prompt and messages is needed; both are given",
@@ -231,7 +255,7 @@ export const S = {
     blank: "must not be blank",
     turns: "must be a list of turns with role (system, user or assistant) and content",
     endsWithAssistant: "must not end with the assistant's turn: that is an answer",
-    noReference: "is missing",
+    noReference: "is missing; only rows with answer and correct need none",
     texts: "must be a list of texts (in CSV: as JSON)",
     text: "must be a text",
     twoSamples: "must hold at least two answers",

@@ -1,9 +1,10 @@
 // Try: ask, and read the verdict and the answers by meaning.
 import type { JSX } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useContext, useEffect, useRef, useState } from "preact/hooks";
 import { call, type Score, type ScoreRequest } from "./api";
 import { S } from "./strings";
-import { Choice, Field, Trouble, View, useSay } from "./ui";
+import { TenVerdicts } from "./ten";
+import { App, Choice, Field, Trouble, View, useSay } from "./ui";
 
 type Kind = "question" | "conversation" | "answer";
 type Turn = { role: "system" | "user" | "assistant"; content: string };
@@ -46,6 +47,7 @@ export function Try(): JSX.Element {
   const running = useRef<AbortController | undefined>(undefined);
   const output = useRef<HTMLElement>(null);
   const say = useSay();
+  const { session } = useContext(App);
   useEffect(() => () => running.current?.abort(), []);
   useEffect(() => {
     left = draft;
@@ -178,6 +180,7 @@ export function Try(): JSX.Element {
           {!shown && !isWaiting && error === undefined && <Empty start={example} />}
         </section>
       </div>
+      {session.admin && <TenVerdicts />}
     </View>
   );
 }
