@@ -355,14 +355,14 @@ def _decided(
         # Texts that a score never lets through must not count here, or the promise is about other texts.
         parts = [(fit.held_out[counted], rows.right[counted], rows.supported[counted])]
         if also_counted is not None and set(fit.model.features) == set(also_counted.columns):
-            predicted = _without_fold(also_counted, fit.model.features, columns, rows.right)
+            predicted = without_fold(also_counted, fit.model.features, columns, rows.right)
             parts.append((predicted, np.array(also_counted.right), np.array(also_counted.supported)))
         counts = selective_counts(*map(np.concatenate, zip(*parts, strict=True)))
         selector = Selector(map_, fit.model, counts, rows.source)
     return OperatingPoint(fit, rows.right, selector, map_, judged, groups=rows.groups)
 
 
-def _without_fold(
+def without_fold(
     known: JudgedRows, features: Sequence[str], columns: Mapping[str, ArrayLike], right: Bools
 ) -> Floats:
     """Return P(correct) (n,) of known rows, each by a model whose prior has not seen the row's fold.

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 QUESTIONS = Path(__file__).with_name("questions.jsonl")
 VERSION = 1  # of the questions; an LLM that is known is not asked new ones
 OPEN_S, QUIET_S = 2.0, 15.0  # between two looks, while a job runs and otherwise
-RETRY_S = 3600.0  # between two tries after a failed job, or after the LLM has refused such prompts
+RETRY_S = 3600.0  # between two tries after a failed job, or after the LLM has refused a prompt
 
 
 @cache
@@ -68,7 +68,7 @@ class GetToKnow:
         self._choice = choice
         self._job_of = dict[str, str]()  # id of the job by fingerprint key
         self._retry_at = 0.0
-        self._refused_until = dict[bool, float]()  # by whether the questions are conversations
+        self._refused_until = 0.0
         self._setup_key, _ = jobs.store.setup.keys()
         self._task: asyncio.Task[None] | None = None
 
@@ -100,13 +100,14 @@ class GetToKnow:
         for as_messages in (False, True):
             request = self._request(as_messages=as_messages)
             if not self._llm.identity(request).answered:
-                if time.monotonic() < self._refused_until.get(as_messages, 0.0):
+                # Conversations may be drawn in another way. They are asked when somebody has had one.
+                if as_messages or time.monotonic() < self._refused_until:
                     continue
                 try:
                     await self._llm.generate(request)
                 except LLMError as error:
                     logger.info("the LLM refuses the first bundled question: %s", error.detail)
-                    self._refused_until[as_messages] = time.monotonic() + RETRY_S
+                    self._refused_until = time.monotonic() + RETRY_S
                     continue
             found = self._own()
             if len(found) < 2 or self._calibrations.active(key := found[as_messages].key()) is not None:

@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,9 @@ import httpx2 as httpx
 import pytest
 
 from service.claims.verdicts import correct
-from service.errors import LLMError
 from service.jobs import knowing
 from service.jobs.knowing import bundled_rows
-from service.llm.port import Generation, GenerationRequest, LLMIdentity, Priority
+from service.llm.port import Priority
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.knower import Knower
 from tests.support.operator_world import ended
@@ -109,14 +107,19 @@ async def test_it_can_be_turned_off(tmp_path: Path) -> None:
     assert llm.requests == []
 
 
-async def test_conversations_drawn_in_another_way_are_asked_too(tmp_path: Path) -> None:
+async def test_conversations_drawn_in_another_way_are_asked_once_there_is_one(tmp_path: Path) -> None:
     llm = Knower()
     async with meeting(tmp_path, llm, stop='["."]') as http:
+        await known(http)
+        await asyncio.sleep(0.3)
+        assert len((await http.get("/jobs")).json()) == 1
+        turns = {"messages": [{"role": "user", "content": "q"}]}
+        assert (await http.post("/score", json=turns)).json()["calibration"] is None
         async with asyncio.timeout(60):
             while sum(job["activated"] is True for job in (await http.get("/jobs")).json()) < 2:
                 await asyncio.sleep(0.05)
         by_prompt = await scored(http)
-        by_turns = (await http.post("/score", json={"messages": [{"role": "user", "content": "q"}]})).json()
+        by_turns = (await http.post("/score", json=turns)).json()
     assert by_prompt["calibration"]["id"] != by_turns["calibration"]["id"]
 
 
@@ -181,25 +184,3 @@ def test_the_questions_have_references_that_the_rule_accepts() -> None:
     for row in all_rows:
         for reference in row["reference"]:
             assert correct(f"It is {reference}.", row["reference"])
-
-
-async def test_refused_conversations_are_not_tried_again_at_every_look(tmp_path: Path) -> None:
-    """A server may serve completions alone."""
-
-    class Completing(Knower):
-        tried = 0
-
-        def identity(self, request: GenerationRequest) -> LLMIdentity:
-            return replace(super().identity(request), answered=request.messages is None)
-
-        def _answer(self, request: GenerationRequest) -> Generation:
-            if request.messages is not None:
-                self.tried += 1
-                raise LLMError("no chats", llm_status=404)
-            return super()._answer(request)
-
-    llm = Completing()
-    async with meeting(tmp_path, llm) as http:
-        await known(http)
-        await asyncio.sleep(0.3)
-        assert (llm.tried, len((await http.get("/jobs")).json())) == (1, 1)

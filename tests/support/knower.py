@@ -1,9 +1,10 @@
 """An LLM that knows some of the bundled questions."""
 
+from dataclasses import replace
 from typing import Any
 
 from service.jobs.knowing import bundled_rows
-from service.llm.port import GenerationRequest
+from service.llm.port import GenerationRequest, LLMIdentity
 from tests.support.fakes import FakeLLM, last_user_text
 
 
@@ -13,6 +14,12 @@ class Knower(FakeLLM):
     def __init__(self, **more: Any) -> None:
         super().__init__(**more)
         self.right = {str(row.prompt): row.references[0] for row in bundled_rows()[::2]}
+
+    def identity(self, request: GenerationRequest) -> LLMIdentity:
+        """Return the identity, with `answered` by whether a prompt, or a conversation, was asked."""
+        kind = request.messages is None
+        asked = any((one.messages is None) == kind for one in self.requests)
+        return replace(super().identity(request), answered=asked)
 
     def _texts(self, request: GenerationRequest) -> list[str]:
         known = self.right.get(last_user_text(request))
