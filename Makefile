@@ -86,7 +86,7 @@ check: $(VENV)/.installed-dev
 examples: $(VENV)/.installed-dev
 	$(PY) -m tests.support.record_examples http://127.0.0.1:8000
 
-# Answers of the demonstration's LLM to the bundled questions, from the service that `make run` has started.
+# Answers of the demonstration's LLM to the example questions, from the service that `make run` has started.
 record-devset: $(VENV)/.installed
 	$(PY) -m tools.record_demo
 

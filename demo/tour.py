@@ -233,12 +233,11 @@ def walk(url: str, key: str = "", *, to_know: bool = True) -> None:
             show_score(http, prompt, target_error=TARGET_ERROR)
 
 
-def call(http: httpx2.Client, method: str, path: str, **sent: Any) -> dict[str, Any]:
+def call(http: httpx2.Client, method: str, path: str, **sent: Any) -> Any:
     """Send a request with the arguments of httpx2 and return its JSON. Raises DemoError for a refusal."""
     response = http.request(method, path, **sent)
     if response.is_success:
-        body: dict[str, Any] = response.json()
-        return body
+        return response.json()
     remedy = ""
     if response.status_code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         # The service requires a key because an earlier run created keys.
@@ -250,14 +249,15 @@ def get_to_know(http: httpx2.Client) -> str:
     """Wait until the service knows its LLM; return the calibration's id. Raises DemoError."""
     print("The service gets to know its LLM by asking it the bundled questions. This takes minutes.")
     print("(Ctrl-C leaves it to the background.)", flush=True)
-    began = time.monotonic()
-    while not (jobs := http.get("/jobs").raise_for_status().json()):
+    began, jobs = time.monotonic(), _jobs(http)
+    over = {job["id"] for job in jobs if not _is_open(job)}  # jobs of earlier runs
+    while not (ours := [job for job in jobs if job["id"] not in over or _is_open(job)]):
         if time.monotonic() - began > JOB_TIMEOUT_S:
-            raise DemoError("The service has not met its LLM. Its log says why.")
+            raise DemoError("The service does not ask its LLM the bundled questions. Its log may say why.")
         time.sleep(POLL_S)
-    is_open = [job for job in jobs if job["state"] in ("queued", "running")]
-    job = (is_open or jobs)[-1]  # the oldest asks prompts
-    while job["state"] in ("queued", "running"):
+        jobs = _jobs(http)
+    job = ours[-1]  # the oldest asks prompts
+    while _is_open(job):
         if sys.stdout.isatty() and job["stage"]:
             print(f"\r  {job['stage']}: {job['done']} of {job['total']}   ", end="", flush=True)
         time.sleep(POLL_S)
@@ -269,9 +269,18 @@ def get_to_know(http: httpx2.Client) -> str:
     return str(job["calibration_id"])
 
 
+def _jobs(http: httpx2.Client) -> list[dict[str, Any]]:
+    """Return all jobs, newest first. Raises DemoError."""
+    return list(call(http, "GET", "/jobs"))
+
+
+def _is_open(job: dict[str, Any]) -> bool:
+    return job["state"] in ("queued", "running")
+
+
 def show_score(http: httpx2.Client, prompt: str, **options: Any) -> dict[str, Any]:
     """Score a prompt, with further fields of the request; print and return its score."""
-    score = call(http, "POST", "/score", json={"prompt": prompt, **options})
+    score: dict[str, Any] = call(http, "POST", "/score", json={"prompt": prompt, **options})
     print(f"\n{prompt} {textwrap.shorten(score['answer'], 40)}")
     figures = {name: score[name] for name in ("probability_correct", "lambda_max", "self_check")}
     print("  " + ", ".join(f"{name} {value:.3f}" for name, value in figures.items() if value is not None))

@@ -23,6 +23,7 @@ from service.calibration.calibration import (
     Calibration,
     CalibrationRecord,
     Method,
+    Origin,
 )
 from service.calibration.diagnostics import sizes
 from service.calibration.rows import write_row
@@ -113,6 +114,10 @@ class CalibrationOut(BaseModel):
     activated_at: datetime | None = Field(description="Time of the activation. Null if it is not active.")
     job_id: str | None = Field(description="Id of the job that made the calibration.")
     rows: int = Field(description="Number of rows used in the fit.")
+    origin: Origin = Field(
+        description="Questions of the rows: your `own`, or the `bundled` ones that the service asks an LLM "
+        "when they meet. `both`: fewer than 100 of your own, so the promises also count the bundled ones."
+    )
     projection_ece: float | None = Field(
         description="Projection ECE on held-out rows, 0..1: the gap between `lambda_max` and the observed "
         "projection."
@@ -347,6 +352,7 @@ def _view(app: Services, record: CalibrationRecord) -> CalibrationOut:
         promise=_promise(calibration, app.serving),
         applies_now=app.applies_now(calibration.fingerprint),
         data_kept=record.data_kept,
+        origin=record.calibration.origin,
         links=links | ({"data": f"{path}/data"} if record.data_kept else {}),
     )
 

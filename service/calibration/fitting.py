@@ -45,7 +45,6 @@ OnDone = Callable[[int, int], None]  # number done, total number
 METHODS: tuple[Method, ...] = ("temperature", "depolarized")  # methods without log-probabilities
 WHOLE = 1000  # units of the progress of a fit
 NONE_KNOWN: Mapping[int, CorrectnessModel] = MappingProxyType({})
-NONE_COUNTED: Mapping[int, JudgedRows] = MappingProxyType({})
 FOLDS = 5  # folds of the rows; a map and a model of the other folds predict each row
 
 
@@ -99,6 +98,7 @@ class OperatingPoint:
     right: (n,) verdicts on the full rows. selector: None without a model; `fit` has the reason. map: of the
     selector; None for claims without drawn answers. plain: for answers without log-probabilities; None for
     fewer than two answers. groups: (n,), as `DevSet.full_groups`. judged: the rows, for later fits.
+    counts_both: True if the promises also count rows of the bundled questions.
     """
 
     fit: CorrectnessFit
@@ -108,6 +108,18 @@ class OperatingPoint:
     judged: JudgedRows
     plain: DepolarizedMap | None = None
     groups: NDArray[np.int_] | None = None
+    counts_both: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GoingOn:
+    """The known selector that a fit on few rows goes on from, and the judged rows that it was fitted on.
+
+    The features of both kinds of rows are those under its map, so that their P(correct) has one scale.
+    """
+
+    selector: Selector
+    rows: JudgedRows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,6 +159,9 @@ class Fitted:
         return {**self.kept, **own}
 
 
+NONE_GOING_ON: Mapping[int, GoingOn] = MappingProxyType({})
+
+
 def fit_all(
     rows: LabelledRows,
     option: str,
@@ -179,25 +194,28 @@ def fit_all(
     if known is not None and is_few and option == "auto" and known.method in maps.risks:
         method = known.method  # few rows cannot tell which is better
     models: dict[int, CorrectnessModel] = {}
-    counted: Mapping[int, JudgedRows] = {}
+    going_on: dict[int, GoingOn] = {}
     if (
         known is not None
         and (known.method == "evidence") == (method == "evidence")
         and known.fingerprint.self_check == rows.checked_by
     ):
         models = {m: selector.model for m, selector in known.selectors.items()}
-        counted = known.judged if is_few else {}
+        if is_few:
+            going_on = {
+                m: GoingOn(known.selectors[m], rows_) for m, rows_ in known.judged.items() if m in models
+            }
     decided = fit_points(
         rows,
         method,
         rng=rng(seed, Stream.SELECTORS),
         priors=priors,
         models=models,
-        counted=counted,
+        going_on=going_on,
         progress=progress,
     )
-    kept = {0: known.selectors[0]} if known is not None and counted and 0 in known.selectors else {}
-    return Fitted(rows, maps, method, decided, priors, models, "both" if counted else "own", kept)
+    kept = {0: known.selectors[0]} if known is not None and 0 in models else {}
+    return Fitted(rows, maps, method, decided, priors, models, "both" if going_on else "own", kept)
 
 
 def _chosen(option: str, risks: Mapping[str, Floats]) -> Method:
@@ -243,12 +261,12 @@ def fit_points(
     rng: np.random.Generator,
     priors: PriorSource = no_prior,
     models: Mapping[int, CorrectnessModel] = NONE_KNOWN,
-    counted: Mapping[int, JudgedRows] = NONE_COUNTED,
+    going_on: Mapping[int, GoingOn] = NONE_GOING_ON,
     progress: OnDone | None = None,
 ) -> dict[int, OperatingPoint]:
     """Fit the maps, P(correct) and the selectors on the full rows, by number of first answers.
 
-    counted: rows of the known models, which the promises count, too.
+    going_on: for few rows, what the known models come from.
 
     The rows are folded once, by their verdicts with all answers. method: the kind of map, chosen on all rows
     (by risk, not by verdicts). P(correct) takes "depolarized" instead of "temperature", under which identical
@@ -266,7 +284,7 @@ def fit_points(
     for done, size in enumerate(sizes, start=1):
         judged = full if size == num_samples else rows.at(size)
         fit_map = partial(fit, method=kind, prior=priors(kind, size))
-        fitted = _decided(judged, fold, fit_map, one_per_group, models.get(size), counted.get(size))
+        fitted = _decided(judged, fold, fit_map, one_per_group, models.get(size), going_on.get(size))
         decided[size] = replace(fitted, plain=_plain(method, judged.rows, fitted.map, size, priors))
         if progress is not None:
             progress(done, len(sizes))
@@ -274,7 +292,7 @@ def fit_points(
         fit_map = partial(fit, method="evidence", prior=priors("evidence", 1))
         one_per_group = None if own.groups is None else one_of_each(own.groups, rng)
         folds = fold[own.places]
-        without = _decided(own, folds, fit_map, one_per_group, models.get(0), counted.get(0))
+        without = _decided(own, folds, fit_map, one_per_group, models.get(0), going_on.get(0))
         decided = {0: without, **decided}
     return decided
 
@@ -329,37 +347,41 @@ def _decided(
     fit_map: Callable[[DevSpectra], AnyFit],
     one_per_group: NDArray[np.int_] | None,
     known: CorrectnessModel | None,
-    also_counted: JudgedRows | None,
+    going_on: GoingOn | None,
 ) -> OperatingPoint:
     """Fit P(correct) and the selector.
 
     one_per_group: one row of each group, for the bounds; None: all rows. known: the prior of the model.
-    also_counted: the rows of the known model, for the bounds.
     """
     map_ = None if rows.tokens else fit_map(rows.rows).map
-    columns, by_fold = rows.columns(map_), None
-    if map_ is not None:
+    of_features = map_ if going_on is None else going_on.selector.map
+    columns, by_fold = rows.columns(of_features), None
+    if map_ is not None and going_on is None:
         # Neither the map nor the model that predicts a row has seen it. The promise depends on that.
         by_fold = [rows.columns(fit_map(rows.rows.take(fold != k)).map) for k in range(FOLDS)]
     fit = fit_correctness(columns, rows.right, fold, by_fold=by_fold, groups=rows.groups, known=known)
     held_out = by_fold or [columns] * FOLDS
     judged = JudgedRows(
-        {name: tuple(np.choose(fold, [of[name] for of in held_out]).tolist()) for name in columns},
+        {name: tuple(np.choose(fold, [of[name] for of in held_out]).round(4).tolist()) for name in columns},
         tuple(rows.right.tolist()),
         tuple(rows.supported.tolist()),
         tuple(fold.tolist()),
     )
     selector = None
+    counts_both = going_on is not None and fit.model is not None
     if fit.model is not None and fit.held_out is not None:
         counted = np.arange(len(rows)) if one_per_group is None else one_per_group
         # Texts that a score never lets through must not count here, or the promise is about other texts.
         parts = [(fit.held_out[counted], rows.right[counted], rows.supported[counted])]
-        if also_counted is not None and set(fit.model.features) == set(also_counted.columns):
-            predicted = without_fold(also_counted, fit.model.features, columns, rows.right)
-            parts.append((predicted, np.array(also_counted.right), np.array(also_counted.supported)))
+        if going_on is not None:
+            others = going_on.rows
+            predicted = without_fold(others, fit.model.features, columns, rows.right)
+            parts.append((predicted, np.array(others.right), np.array(others.supported)))
         counts = selective_counts(*map(np.concatenate, zip(*parts, strict=True)))
-        selector = Selector(map_, fit.model, counts, rows.source)
-    return OperatingPoint(fit, rows.right, selector, map_, judged, groups=rows.groups)
+        selector = Selector(of_features, fit.model, counts, rows.source)
+    return OperatingPoint(
+        fit, rows.right, selector, map_, judged, groups=rows.groups, counts_both=counts_both
+    )
 
 
 def without_fold(

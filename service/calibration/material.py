@@ -175,7 +175,7 @@ def _near_copies(material: DevSet) -> list[list[int]]:
     earliest = np.arange(len(material.rows))
     sharing: dict[Hashable, list[int]] = {}
     for i, (row, question) in enumerate(zip(material.rows, material.questions, strict=True)):
-        for reference in row.right_answers if question is not None else ():
+        for reference in row.alike_by if question is not None else ():
             sharing.setdefault((row.context, reference), []).append(i)
     for rows in map(np.array, sharing.values()):
         vectors = np.array([material.questions[i] for i in rows])
@@ -211,7 +211,7 @@ def all_texts(rows: Sequence[DevRow], kernel: Kernel = PAPER) -> list[str]:
 def texts_of(row: DevRow) -> list[str]:
     """Return the distinct answers of a row, its references and, last, its `answer`, if it has one."""
     judged = [] if row.answer is None else [row.answer.strip()]  # drawn answers are stripped, too
-    return [*distinct([draw.text for draw in row.draws])[0], *row.references, *judged]
+    return [*distinct([draw.text for draw in row.draws])[0], *row.right_texts, *judged]
 
 
 def assemble(
@@ -248,7 +248,7 @@ def assemble(
             else:
                 space = realize(of_row).astype(np.float32)
             own, others = space[:count], space[count:]
-        answers.append(Answers(own, index, others[: len(row.references)]))
+        answers.append(Answers(own, index, others[: len(row.right_texts)]))
         texts.append(outcomes)
         judged.append(None if row.answer is None else others[-1])
     full = np.flatnonzero([len(row.draws) == num_samples for row in rows])

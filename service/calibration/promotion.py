@@ -27,6 +27,8 @@ _SILENT = (
     "figure and their decisions"
 )
 
+_SMALLER = "the active calibration was fitted on more rows"
+
 _UNCHECKED = "the active calibration uses self-checks, and these rows have none to judge it by"
 
 _BLIND = "the active calibration uses log-probabilities, and some of these rows have none to judge it by"
@@ -36,11 +38,10 @@ _BLIND = "the active calibration uses log-probabilities, and some of these rows 
 class Improvement:
     """The cost of a calibration on held-out rows minus the cost of its rival on them; below 0 is better.
 
-    against: id of the active calibration; None if the rival is raw scores. risk: matrix log risk; brier: of
+    against: id of the rival; None if it is raw scores. risk: matrix log risk; brier: of
     the projection; loss: log loss of P(correct). In nats, except brier. informative: True if the projection
     Brier is below the Brier of one confidence for all prompts, or P(correct) beats the base rate beyond
-    chance. goes_on: True if both calibrations have the same LLM's bundled questions as their prior, or the
-    rival is that prior.
+    chance. goes_on: True if the rival is what is known of the LLM, the prior of the fit.
     """
 
     against: str | None
@@ -82,10 +83,9 @@ class Improvement:
 
     def _worse(self) -> list[str]:
         gaps = [(BRIER, self.brier), (RISK, self.risk), (LOSS, self.loss)]
-        worse = [name for name, gap in gaps if gap.low > 0]
-        if not worse:
-            return []
-        return [f"on held-out prompts it is worse than the active calibration ({', '.join(worse)})"]
+        worse = ", ".join(name for name, gap in gaps if gap.low > 0)
+        known = "what is known of the LLM" if self.goes_on else "the active calibration"
+        return [f"on held-out prompts it is worse than {known} ({worse})"] if worse else []
 
     def _against_active(self) -> list[str]:
         if worse := self._worse():
@@ -120,6 +120,7 @@ def promote(
     fitted: Fitted,
     context: CrossValidated,
     *,
+    rival: Calibration | None = None,
     asked: ActivateOption,
     target_error: float,
     confidence: float,
@@ -129,12 +130,13 @@ def promote(
 ) -> Promotion:
     """Decide on a fitted calibration. Blocks for seconds.
 
-    active: the active calibration of the same fingerprint. target_error, confidence: the default target of
-    decisions. num_rows: rows in the file; refused: number of rows that the LLM server refused. corrects: id
-    of the calibration with the same rows before their verdicts were corrected.
+    active: the active calibration of the same fingerprint. rival: what to compare with on held-out rows if
+    the active one has seen them. target_error, confidence: the default target of decisions. num_rows: rows in
+    the file; refused: number of rows that the LLM server refused. corrects: id of the calibration with the
+    same rows before their verdicts were corrected.
     """
     goes_on = bool(fitted.models) and active is not None and active.origin != "own"
-    improvement = replace(held_out_improvement(calibration, active, context), goes_on=goes_on)
+    improvement = replace(held_out_improvement(calibration, rival or active, context), goes_on=goes_on)
     activated, reason = _decide(
         calibration,
         active,
@@ -159,28 +161,28 @@ def promote(
 
 
 def held_out_improvement(
-    calibration: Calibration, active: Calibration | None, context: CrossValidated
+    calibration: Calibration, rival: Calibration | None, context: CrossValidated
 ) -> Improvement:
-    """Return the held-out losses of the calibration minus those of the active calibration, or of raw scores.
+    """Return the held-out losses of the calibration minus those of its rival; None: raw scores.
 
     P(correct) of each row is predicted by a model fitted without the row's fold. Without a model, it is the
     share of right answers among the other rows.
     """
-    method, rival = calibration.method, "active" if active else "raw"
+    method, of_rival = calibration.method, "active" if rival else "raw"
     judged = context.first_answers(calibration.num_samples)
     by = "evidence" if method == "evidence" else "depolarized"
     ours = [
         score.losses for score in judged.scored if (score.score, score.map) == ("probability_correct", by)
     ]
-    of_active = None if active is None else context.correct_by(active)
-    theirs = judged.base if of_active is None else log_losses(of_active, judged.right)
+    theirs = None if rival is None else context.correct_by(rival)
+    losses = judged.base if theirs is None else log_losses(theirs, judged.right)
     risks, gaps = context.risks, context.squared_gaps(method)
     over_base = [context.difference(losses, judged.base) for losses in ours]
     return Improvement(
-        active.id if active else None,
-        context.difference(risks[method], risks[rival]),
-        context.difference(gaps, context.squared_gaps(rival)),
-        context.difference(ours[0] if ours else judged.base, theirs),
+        rival.id if rival else None,
+        context.difference(risks[method], risks[of_rival]),
+        context.difference(gaps, context.squared_gaps(of_rival)),
+        context.difference(ours[0] if ours else judged.base, losses),
         informative=float(gaps.mean()) < context.constant_brier or any(gain.high < 0 for gain in over_base),
     )
 
@@ -244,15 +246,27 @@ def _vetoes(calibration: Calibration, active: Calibration | None, has_evidence: 
         (0 in active.selectors and 0 not in calibration.selectors, _SILENT),
         # Rows without log-probabilities cannot judge the map that the active calibration serves with them.
         (takes_evidence and not has_evidence, _BLIND),
+        (
+            calibration.origin == active.origin == "both"
+            and _num_counted(calibration) < _num_counted(active),
+            _SMALLER,
+        ),
         (bool(active.fingerprint.self_check) and not calibration.fingerprint.self_check, _UNCHECKED),
     ]
     return [reason for holds, reason in vetoes if holds]
 
 
+def _num_counted(calibration: Calibration) -> int:
+    return max((selector.counts.num_rows for selector in calibration.selectors.values()), default=0)
+
+
 def _gain(improvement: Improvement) -> str:
     if improvement.goes_on and not improvement.better():
-        return "it goes on from the active calibration, and on held-out prompts it is not worse beyond chance"
+        return (
+            "it goes on from what is known of the LLM, and on held-out prompts it is not worse beyond chance"
+        )
     if improvement.against is None:
         return "none was active for this set-up, and on held-out prompts it is better than raw scores"
     better = ", ".join(improvement.better())
-    return f"on held-out prompts it is better than the active calibration, and not by chance ({better})"
+    known = "what is known of the LLM" if improvement.goes_on else "the active calibration"
+    return f"on held-out prompts it is better than {known}, and not by chance ({better})"

@@ -156,7 +156,7 @@ class Verdict:
 class DevRow:
     """A labelled row. One of `prompt` and `messages` is set, or neither if `samples` came without a prompt.
 
-    `references`: right answers; none for a wrong `answer` whose right answer is unknown.
+    `references`: right answers; may be empty for an `answer` with a verdict.
     `samples`: the answers already drawn, in order, including empty ones; None: the service draws them.
     `logprobs`: of each whole sample, in nats; None if unknown.
     `answer`: the answer that `correct` (the verdict in the data) is about; `answer_logprob`: of the whole
@@ -234,9 +234,19 @@ class DevRow:
         return tuple((turn.role, _plain(turn.content)) for i, turn in enumerate(turns) if i != last_user_turn)
 
     @property
-    def right_answers(self) -> set[str]:
-        """Return the references in the form that `wording` gives to questions."""
-        return {_plain(text) for text in self.references}
+    def right_texts(self) -> tuple[str, ...]:
+        """Return the references; without any, an `answer` that is right is its own reference."""
+        if self.references or self.claims or self.answer is None or not self.correct:
+            return self.references
+        return (self.answer.strip(),)
+
+    @property
+    def alike_by(self) -> set[str]:
+        """Return the texts of which near copies of the row share one, in the form of `wording`.
+
+        They are the references or, without any, the `answer`.
+        """
+        return {_plain(text) for text in self.references or (self.answer or "",)}
 
 
 ROW = TypeAdapter(DevRow)
@@ -420,15 +430,12 @@ def check_row(line: int, raw: object) -> DevRow:
         if error.error_count() > MAX_FAULTS:
             raise RowError((None, f"has {error.error_count()} faults, too many to list")) from None
         raise RowError(*_problems(error.errors(include_url=False, include_input=False))) from None
-    references = [row.reference] if isinstance(row.reference, str) else row.reference or []
-    if not references and row.correct and row.answer is not None:
-        references = [row.answer]  # a right answer is its own reference
     return DevRow(
         line=line,
         id=None if row.id is None else str(row.id),
         prompt=row.prompt,
         messages=None if row.messages is None else tuple(Message(m.role, m.content) for m in row.messages),
-        references=tuple(references),
+        references=(row.reference,) if isinstance(row.reference, str) else tuple(row.reference or ()),
         samples=None if row.samples is None else tuple(row.samples),
         logprobs=tuple(row.logprobs or row.logprob or ()) or None,
         answer=row.answer,

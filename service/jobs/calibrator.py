@@ -477,7 +477,7 @@ def order_of(row: DevRow) -> tuple[list[int], Sequence[int]]:
     """
     texts, index = distinct([draw.text for draw in row.draws])
     answers = np.argsort(-np.bincount(index, minlength=len(texts)), kind="stable").tolist()
-    end = len(texts) + len(row.references)
+    end = len(texts) + len(row.right_texts)
     references = range(len(texts), min(len(texts) + REFERENCES_COMPARED, end))
     judged = [] if row.answer is None else [end]
     return [*judged, *answers], references
@@ -603,7 +603,9 @@ class Calibrator:
         await self.checking.check(job, labelled, drawn=drawn)
         fingerprint = replace(fingerprint, self_check=labelled.checked_by)
         known = None if options.bundled else await self.calibrations.bundled(fingerprint.key())
-        fitted = await self._fit(job, labelled, active, known)
+        # The active one may have been fitted on the same verdicts, and more that follow them.
+        rival = known if known is not None and active is not None and active.origin == "both" else active
+        fitted = await self._fit(job, labelled, rival, known)
         if fitted.method == "evidence":
             supplied = fingerprint.source == CALLER
             fingerprint = replace(fingerprint, evidence="supplied" if supplied else "token_sums")
@@ -636,6 +638,7 @@ class Calibrator:
                 active,
                 fitted,
                 context,
+                rival=rival,
                 asked=asked,
                 target_error=target.error,
                 confidence=target.confidence,

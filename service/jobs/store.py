@@ -191,15 +191,21 @@ class SqlJobs:
     async def get(self, job_id: str) -> Job | None:
         """Return a job."""
         job = await self._one(jobs.c.id == job_id, self._shown)
-        if job is not None and job.activated:
-            # A caller who sees `activated` must get scores with the new calibration from this replica.
-            await self._calibrations.refresh()
+        if job is not None:
+            await self._noticed([job])
         return job
 
     async def latest(self, limit: int = 100) -> list[Job]:
         """Return the latest jobs, newest first."""
         query = sa.select(jobs).order_by(jobs.c.id.desc()).limit(limit)
-        return await self._database.readable(query, jobs, self._shown)
+        latest = await self._database.readable(query, jobs, self._shown)
+        await self._noticed(latest)
+        return latest
+
+    async def _noticed(self, shown: Sequence[Job]) -> None:
+        """Make sure that a caller who sees `activated` gets scores with that calibration from here."""
+        if any(job.activated for job in shown):
+            await self._calibrations.refresh()
 
     def _shown(self, stored: RowMapping) -> Job:
         note, error = stored["note"], None

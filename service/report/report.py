@@ -440,19 +440,21 @@ def promises_part(
             "wrong": made.wrong,
             "coverage": made.coverage,
             "lowest_error": made.lowest_error,
-            "text": format_promise(made, num_samples, of_claims=decided.groups is not None),
+            "text": format_promise(
+                made, num_samples, of_claims=decided.groups is not None, counts_both=decided.counts_both
+            ),
         }
         for made in (promise(counts, target, confidence) for target in target_errors)
     ]
 
 
-def format_promise(made: Promise, num_samples: int, *, of_claims: bool) -> str:
+def format_promise(made: Promise, num_samples: int, *, of_claims: bool, counts_both: bool = False) -> str:
     """Return the promise as a sentence. If it cannot be made, name the lowest error that can be promised."""
     sure = f"with {answers_drawn(num_samples)} and {made.confidence:.0%} confidence".replace("%", " %")
     target = percent(made.target_error)
     if made.threshold is not None:
         texts = "claims let through, one of each answer at random," if of_claims else "answers let through"
-        like = "on questions like its rows"
+        like = f"on questions like its rows{' and the bundled ones together' if counts_both else ''}"
         return f"{sure[0].upper()}{sure[1:]}, at most {target} of the {texts} are wrong, {like}."
     if made.lowest_error is None:
         return f"No error can be promised {sure}: these rows are too few."

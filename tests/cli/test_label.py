@@ -3,7 +3,11 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import Here
+from tests.support.openai_server import OpenAIServer, answers
+from tests.support.services import NUM_SAMPLES
 
 
 def verdicts(path: Path) -> list[tuple[str, bool]]:
@@ -42,6 +46,25 @@ def test_a_file_is_judged_in_several_sittings(here: Here, tmp_path: Path) -> Non
     shown = json.loads(done.out[done.out.index("{") :])
     assert shown["job"]["state"] == "succeeded"
     assert [row["prompt"] for row in shown["moved"]] == [f"mine {i}" for i in range(2, 12)]
+
+
+def test_the_end_of_the_input_calibrates_on_what_there_is(here: Here, tmp_path: Path) -> None:
+    rows = [{"prompt": f"Kept {i}", "answer": "Paris", "correct": i > 3} for i in range(11)]
+    out = tmp_path / "labelled.jsonl"
+    out.write_text("\n".join(map(json.dumps, rows)))  # without the last line end
+    done = here("label", stdin="kept  1\nnew 20\nn\nnew 21\n")
+    assert done.code == 0, done.err
+    assert [prompt for prompt, _ in verdicts(out)] == [*(row["prompt"] for row in rows), "new 20"]
+    assert done.out.splitlines()[-1].endswith("new 20")
+
+
+def test_an_answer_cannot_imitate_the_command(
+    here: Here, llm: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "Paris\n   Right? y, n, s (skip), q (stop): y"
+    monkeypatch.setattr(llm, "default", answers(*[text] * NUM_SAMPLES))
+    done = here("label", stdin="imitated 1\nq\n")
+    assert "   | Paris\n   |    Right?" in done.err
 
 
 def test_files_that_are_something_else_are_refused(here: Here, tmp_path: Path) -> None:

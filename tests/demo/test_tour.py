@@ -113,6 +113,15 @@ async def test_a_cancelled_job_is_reported(tmp_path: Path, monkeypatch: pytest.M
                 await waiting
 
 
+async def test_a_job_of_an_earlier_run_is_not_taken_for_the_present_one(tmp_path: Path) -> None:
+    jobs = [{"id": "old", "state": "succeeded", "decision": "Old.", "calibration_id": "cal_old"}]
+    new = {"id": "new", "stage": None, "decision": "New.", "calibration_id": "cal_new"}
+    answers = iter([jobs, jobs, [new | {"state": "queued"}, *jobs], new | {"state": "succeeded"}])
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, json=next(answers)))
+    with httpx.Client(transport=transport, base_url="http://x") as http, redirect_stdout(io.StringIO()):
+        assert await asyncio.to_thread(get_to_know, http) == "cal_new"
+
+
 async def test_refusal_is_quoted_and_a_missing_key_explained(tmp_path: Path) -> None:
     async with demo_app(tmp_path, store=SqliteStore()) as url:
         with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:

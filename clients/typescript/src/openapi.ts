@@ -866,6 +866,12 @@ export interface components {
              */
             num_samples: number;
             /**
+             * Origin
+             * @description Questions of the rows: your `own`, or the `bundled` ones that the service asks an LLM when they meet. `both`: fewer than 100 of your own, so the promises also count the bundled ones.
+             * @enum {string}
+             */
+            origin: "bundled" | "both" | "own";
+            /**
              * Parameters
              * @description Parameters for every number of answers from 2. For `evidence`: the parameters for answers without log-probabilities.
              */
@@ -2526,6 +2532,7 @@ export interface operations {
                      *         "method": "evidence",
                      *         "name": "TriviaQA, November",
                      *         "num_samples": 20,
+                     *         "origin": "own",
                      *         "parameters": [
                      *           {
                      *             "depolarization": 0.7,
@@ -2742,6 +2749,7 @@ export interface operations {
                      *         "method": "evidence",
                      *         "name": "TriviaQA, November",
                      *         "num_samples": 20,
+                     *         "origin": "own",
                      *         "parameters": [
                      *           {
                      *             "depolarization": 0.7,
@@ -2886,6 +2894,7 @@ export interface operations {
                      *       "method": "evidence",
                      *       "name": "TriviaQA, November",
                      *       "num_samples": 20,
+                     *       "origin": "own",
                      *       "parameters": [
                      *         {
                      *           "depolarization": 0.7,
@@ -3038,6 +3047,7 @@ export interface operations {
                      *       "method": "evidence",
                      *       "name": "TriviaQA, November",
                      *       "num_samples": 20,
+                     *       "origin": "own",
                      *       "parameters": [
                      *         {
                      *           "depolarization": 0.7,

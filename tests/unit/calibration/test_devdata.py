@@ -34,6 +34,23 @@ def problems(data, limits=ONE):
 
 
 class TestRows:
+    @pytest.mark.parametrize("correct", [True, False])
+    def test_an_answer_with_a_verdict_needs_no_reference(self, correct):
+        row = {"prompt": "Q?", "answer": " Blue ", "correct": correct}
+        for data in (jsonl([row]), csv_of([row])):
+            [read] = rows_of(data, ONE)
+            assert read.labelled("answer") and read.references == ()
+            assert read.right_texts == (("Blue",) if correct else ())
+            assert read.alike_by == {"blue"}
+            assert json.loads(write_row(read)) == row
+        assert problems(jsonl([{"prompt": "Q?", "answer": "Blue"}]))[0][1] == "reference"
+
+    def test_a_right_answer_is_no_reference_of_its_claims(self):
+        row = DevRow(
+            1, None, (), prompt="Q?", answer="a", correct=True, claims=(ClaimIn(text="a", correct=False),)
+        )
+        assert row.right_texts == ()
+
     def test_every_field_is_read_and_written_back(self):
         claim = {"text": "a is b", "correct": True, "logprob": -1.0}
         row = {"id": 7.0, "prompt": "Ü?", "reference": ["a", "b"], "samples": ["a", ""], "answer": "a"}

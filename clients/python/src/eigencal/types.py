@@ -376,6 +376,8 @@ class Calibration(Result):
     """Name of the calibration."""
     num_samples: int
     """The full number of answers: the number drawn per prompt for the fit."""
+    origin: Literal["bundled", "both", "own"] | str
+    """Questions of the rows: your `own`, or the `bundled` ones that the service asks an LLM when they meet. `both`: fewer than 100 of your own, so the promises also count the bundled ones."""
     parameters: tuple[Parameters, ...]
     """Parameters for every number of answers from 2. For `evidence`: the parameters for answers without log-probabilities."""
     projection_ece: float | None

@@ -153,8 +153,8 @@ export const S = {
 
   ten: {
     title: "Ten verdicts",
-    knowing: "The service is getting to know its LLM. Then you can judge answers to your own questions here.",
-    progress: (done: number, total: number) => `${done} of ${total}`,
+    working: "When this job has ended, you can judge answers to your own questions here:",
+    progress: (name: string, done: number, total: number) => `${isolated(name)}, ${done} of ${total}`,
     unknown: "Nothing is known of this LLM yet. Calibrate on questions of your own, or let the service get to know it.",
     how: "The service knows the LLM, but not your questions. Judge ten answers to them, and the probability adapts.",
     questions: "Questions of your own",

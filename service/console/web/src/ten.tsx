@@ -1,7 +1,7 @@
 // Ten verdicts: ask ten questions of one's own, judge the answers, and see how the probability moves.
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { call, type Calibration, follow, type Job, type Score } from "./api";
+import { call, type Calibration, follow, isOver, type Job, type Score } from "./api";
 import { S } from "./strings";
 import { Await, Choice, Field, Trouble, useLoaded, useSay } from "./ui";
 
@@ -28,14 +28,22 @@ function keep(ten: Ten): void {
   }
 }
 
-const questionsOf = (text: string): string[] => [...new Set(text.split("\n").map((line) => line.trim()))].filter(Boolean);
+/** Return a question without case and additional white space: copies count once. */
+const plain = (question: string): string => question.toLowerCase().trim().split(/\s+/).join(" ");
+
+const QUIET_MS = 2000;
 
 /** The panel, or the progress of getting to know the LLM while nothing is known of it. */
 export function TenVerdicts(): JSX.Element {
   const state = useLoaded(async () => {
     const isKnown = (await call<Calibration[]>("/calibrations/active")).some((one) => one.applies_now);
-    return { isKnown, open: isKnown ? undefined : (await call<Job[]>("/jobs?limit=20")).find((job) => job.state === "running") };
+    return { isKnown, open: isKnown ? undefined : (await call<Job[]>("/jobs?limit=20")).findLast((job) => !isOver(job)) };
   }, []);
+  useEffect(() => {
+    if (state.value === undefined || state.value.isKnown) return;
+    const timer = setTimeout(state.reload, QUIET_MS);
+    return () => clearTimeout(timer);
+  }, [state.value, state.error]);
   return (
     <section class="panel" aria-labelledby="ten">
       <h2 id="ten">{S.ten.title}</h2>
@@ -45,7 +53,7 @@ export function TenVerdicts(): JSX.Element {
             <Judging />
           ) : open ? (
             <p>
-              {S.ten.knowing} <a href={`#/calibrate/${open.id}`}>{S.ten.progress(open.done, open.total)}</a>
+              {S.ten.working} <a href={`#/calibrate/${open.id}`}>{S.ten.progress(open.name || open.id, open.done, open.total)}</a>
             </p>
           ) : (
             <p>{S.ten.unknown}</p>
@@ -66,8 +74,8 @@ function Judging(): JSX.Element {
   useEffect(() => () => leaving.current.abort(), []);
   useEffect(() => keep(ten), [ten]);
 
-  const change = (at: number, part: Partial<Row>) =>
-    setTen((last) => ({ ...last, rows: last.rows.map((row, index) => (index === at ? { ...row, ...part } : row)) }));
+  const change = (prompt: string, part: Partial<Row>) =>
+    setTen((last) => ({ ...last, rows: last.rows.map((row) => (row.prompt === prompt ? { ...row, ...part } : row)) }));
   const score = (prompt: string) => call<Score>("/score", "POST", { prompt }, leaving.current.signal);
 
   /** Do some work with the buttons off, and show why it failed. */
@@ -85,8 +93,10 @@ function Judging(): JSX.Element {
   const ask = (event: Event) => {
     event.preventDefault();
     void busy(async () => {
-      const known = new Set(ten.rows.map((row) => row.prompt));
-      for (const prompt of questionsOf(ten.text).filter((question) => !known.has(question))) {
+      const known = new Set(ten.rows.map((row) => plain(row.prompt)));
+      for (const prompt of ten.text.split("\n").map((line) => line.trim())) {
+        if (!prompt || known.has(plain(prompt))) continue;
+        known.add(plain(prompt));
         say(S.ten.asking(prompt));
         const { answer, probability_correct: before } = await score(prompt);
         setTen((last) => ({ ...last, rows: [...last.rows, { prompt, answer, before }] }));
@@ -99,12 +109,11 @@ function Judging(): JSX.Element {
     busy(async () => {
       const examples = judged.map(({ prompt, answer, correct }) => ({ prompt, answer, correct }));
       const { id } = await call<Job>("/calibrate", "POST", { examples, name: S.ten.name(examples.length) });
-      const rows = ten.rows.map(({ after: _, ...row }) => row);
-      setTen((last) => ({ ...last, job: id, rows }));
+      setTen((last) => ({ ...last, job: id, rows: last.rows.map(({ after: _, ...row }) => row) }));
     });
   const move = () =>
     busy(async () => {
-      for (const [at, row] of ten.rows.entries()) change(at, { after: (await score(row.prompt)).probability_correct });
+      for (const { prompt } of ten.rows) change(prompt, { after: (await score(prompt)).probability_correct });
     });
 
   useEffect(() => {
@@ -115,9 +124,11 @@ function Judging(): JSX.Element {
     });
   }, [ten.job]);
   useEffect(() => {
-    if (job?.state === "succeeded" && ten.rows.some((row) => row.after === undefined)) void move();
     if (job) say(S.calibrate.states[job.state]);
   }, [job?.state]);
+  useEffect(() => {
+    if (job?.state === "succeeded" && !isBusy && error === undefined && ten.rows.some((row) => row.after === undefined)) void move();
+  }, [job?.state, isBusy, error]);
 
   return (
     <>
@@ -157,7 +168,7 @@ function Judging(): JSX.Element {
                   ["right", S.right],
                   ["wrong", S.wrong],
                 ]}
-                onChange={(verdict) => change(at, { correct: verdict === "right" })}
+                onChange={(verdict) => change(row.prompt, { correct: verdict === "right" })}
               />
             </li>
           ))}

@@ -70,26 +70,51 @@ def _judge(
     asked: list[str] | None,
 ) -> dict[str, float | None]:
     """Ask questions and add a row for each verdict; return P(correct) of each answer by its question."""
-    done = {row.get("prompt") for row in rows}
+    done = {_plain(str(row.get("prompt"))) for row in rows}
     before = dict[str, float | None]()
     for prompt in _typed(rows) if asked is None else asked:
-        if prompt in done:
+        if _plain(prompt) in done:
             continue
         score = client.score(prompt)
         invocation.out.note(f"{len(rows) + 1}. {prompt}")
-        typer.echo(f"   {harmless(score.answer)}", err=True)
+        # Each line is marked, so that an answer cannot imitate this command.
+        typer.echo("   | " + harmless(score.answer).replace("\n", "\n   | "), err=True)
         verdict = _verdict()
         if verdict == "q":
             break
         if verdict == "s":
             continue
         row = {"prompt": prompt, "answer": score.answer, "correct": verdict == "y"}
-        with out.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        _append(out, json.dumps(row, ensure_ascii=False))
         rows.append(row)
-        done.add(prompt)
+        done.add(_plain(prompt))
         before[prompt] = score.probability_correct
     return before
+
+
+def _plain(prompt: str) -> str:
+    """Return a question without case and additional white space: copies count once."""
+    return " ".join(prompt.casefold().split())
+
+
+def _append(out: Path, line: str) -> None:
+    """Add a line to a file, which may have lost its last line end."""
+    with out.open("ab+") as file:
+        if file.tell():
+            file.seek(-1, 2)
+            if file.read(1) != b"\n":
+                file.write(b"\n")
+        file.write(line.encode("utf-8", "replace") + b"\n")
+
+
+def _asked(text: str, **options: Any) -> str | None:
+    """Return what is typed at a prompt; None at the end of the input."""
+    try:
+        return str(typer.prompt(text, err=True, **options)).strip()
+    except typer.Abort as stopped:
+        if isinstance(stopped.__context__, EOFError):
+            return None
+        raise
 
 
 def _typed(rows: list[dict[str, Any]]) -> Iterator[str]:
@@ -98,7 +123,7 @@ def _typed(rows: list[dict[str, Any]]) -> Iterator[str]:
         hint = (
             f"Question {len(rows) + 1} of {ENOUGH}" if len(rows) < ENOUGH else "Question (empty: calibrate)"
         )
-        prompt = typer.prompt(hint, default="", show_default=False, err=True).strip()
+        prompt = _asked(hint, default="", show_default=False)
         if not prompt:
             return
         yield prompt
@@ -106,9 +131,11 @@ def _typed(rows: list[dict[str, Any]]) -> Iterator[str]:
 
 def _verdict() -> str:
     while True:
-        typed = typer.prompt("   Right? y, n, s (skip), q (stop)", err=True).strip().lower()[:1]
-        if typed in ("y", "n", "s", "q"):
-            return str(typed)
+        typed = _asked("   Right? y, n, s (skip), q (stop)")
+        if typed is None:
+            return "q"
+        if typed[:1].lower() in ("y", "n", "s", "q"):
+            return typed[:1].lower()
 
 
 def _lines(decision: str, moved: list[dict[str, Any]]) -> Iterator[str]:
