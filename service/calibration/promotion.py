@@ -38,10 +38,9 @@ _BLIND = "the active calibration uses log-probabilities, and some of these rows 
 class Improvement:
     """The cost of a calibration on held-out rows minus the cost of its rival on them; below 0 is better.
 
-    against: id of the rival; None if it is raw scores. risk: matrix log risk; brier: of
-    the projection; loss: log loss of P(correct). In nats, except brier. informative: True if the projection
-    Brier is below the Brier of one confidence for all prompts, or P(correct) beats the base rate beyond
-    chance. goes_on: True if the rival is what is known of the LLM, the prior of the fit.
+    against: id of the rival; None if it is raw scores. risk: matrix log risk; brier: of the projection; loss:
+    log loss of P(correct). In nats, except brier. informative: True if the projection Brier is below the
+    Brier of one confidence for all prompts, or P(correct) beats the base rate beyond chance. goes_on: True if the rival is what is known of the LLM, the prior of the fit.
     """
 
     against: str | None
