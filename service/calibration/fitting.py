@@ -269,8 +269,8 @@ def fit_points(
     The rows are folded once, by their verdicts with all answers. method: the kind of map, chosen on all rows
     (by risk, not by verdicts). P(correct) takes "depolarized" instead of "temperature", under which identical
     answers are certain to be right. The numbers start at 1 for "evidence", else at 2; above 64 they are on a
-    grid (`fitted_sizes`). 0 is included if the judged texts have log-probabilities of their own. going_on: for
-    few rows, what the known models come from. Blocks for seconds.
+    grid (`fitted_sizes`). 0 is included if the judged texts have log-probabilities of their own. going_on:
+    for few rows, what the known models come from. Blocks for seconds.
     """
     kind: Method = "depolarized" if method == "temperature" else method
     num_samples = rows.material.num_samples

@@ -40,7 +40,8 @@ class Improvement:
 
     against: id of the rival; None if it is raw scores. risk: matrix log risk; brier: of the projection; loss:
     log loss of P(correct). In nats, except brier. informative: True if the projection Brier is below the
-    Brier of one confidence for all prompts, or P(correct) beats the base rate beyond chance. goes_on: True if the rival is what is known of the LLM, the prior of the fit.
+    Brier of one confidence for all prompts, or P(correct) beats the base rate beyond chance. goes_on: True if
+    the rival is what is known of the LLM, the prior of the fit.
     """
 
     against: str | None
