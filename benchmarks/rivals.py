@@ -7,7 +7,9 @@ classes. Each row's `answer` is judged by m = 0, 3, 10, 20 samples, as far as th
 recorded ones if a set has them, else by words. Map and model of P(correct) are cross-validated, and the map
 is shrunk to that of another set of the same LLM (means over `SEEDS` divisions). The kernel is `facts` or, if
 noted, the cosine. The log-probability of an answer is recorded, or taken from a sample with the same text;
-rows without one are left out. Intervals are bootstraps over rows; differences are paired. Needs
+rows without one are left out. For sets with recorded self-checks, P(correct) also has them, and so have the
+other packages: P(True) is LM-Polygraph's PTrue and UQLM's p_true, and whether it is above .5 their LLM judge,
+all with our prompt. Intervals are bootstraps over rows; differences are paired. Needs
 ../shared/data and, in data/weights, the embedders and, for sets without numbers of tokens, the tokenizer of
 the LLM; takes about ten minutes.
 """
@@ -17,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +30,11 @@ from benchmarks.recorded_evidence import (
     DATA,
     DEV,
     OTHER,
+    P_TRUE,
     ROOT,
     TEST,
     WEIGHTS,
+    Material,
     Recorded,
     known_for,
     titles,
@@ -48,6 +52,8 @@ SEEDS = 10
 RESAMPLES = 2000
 VENV = ROOT / ".venv-rivals" / "bin" / "python"
 OURS, BEST = "Eigencal", "P(correct), own labels"
+CHECKED = "P(correct) with self-check, own labels"
+JUDGES = "UQLM and LM-Polygraph"
 Scores = dict[str, np.ndarray]
 
 
@@ -56,6 +62,11 @@ def of_answer(data: Recorded) -> Scores:
     sums = np.array([row["answer_logprob"] for row in data.rows])
     words = num_words([row["answer"] for row in data.rows])
     return {"log-probability of the answer": sums, "the same per word": sums / words}
+
+
+def p_true(name: str) -> np.ndarray:
+    """Return the recorded self-checks (n,) of a set, in [0, 1]."""
+    return np.array(json.loads((DATA / f"{P_TRUE[name]}.json").read_text("utf-8")))
 
 
 def by_kernel(name: str, data: Recorded, m: int, kernel: Kernel) -> Scores:
@@ -71,6 +82,10 @@ def by_kernel(name: str, data: Recorded, m: int, kernel: Kernel) -> Scores:
         **(lambda_max if m else {}),
         BEST: np.mean(labelled, axis=0),
     }
+    if name in P_TRUE:
+        with_checks = Material(replace(material.judged, p_true=p_true(name)))
+        checked = [with_checks.held_out(seed, prior=prior)[0] for seed in range(SEEDS)]
+        columns[CHECKED] = np.mean(checked, axis=0)
     return {f"{score}{'' if kernel == FACTS else ', cosine'}": column for score, column in columns.items()}
 
 
@@ -174,7 +189,9 @@ def tables(name: str, scores: dict[int, dict[str, Scores]], right: np.ndarray) -
     for (package, score), by_size in figures.items():
         cells = [bracket(by_size[m].value, by_size[m].drawn) if m in by_size else "" for m in scores]
         print(f"| {package} | {score} | {' | '.join(cells)} |")
-    for of_ours in (BEST,):
+    for of_ours in (BEST, CHECKED):
+        if (OURS, of_ours) not in figures:
+            continue
         print(f"\n{name}: {of_ours}, less the score\n\n{head}\n{line}")
         best = figures[OURS, of_ours]
         for (package, score), by_size in figures.items():
@@ -198,6 +215,10 @@ def main() -> None:
         scores = theirs(files, sizes)
         for m, scores_of_ours in ours(names, sizes).items():
             scores[m] = {OURS: scores_of_ours} | scores[m]
+        if set(names) <= set(P_TRUE):
+            t = np.concatenate([p_true(file) for file in names])
+            for of_size in scores.values():
+                of_size[JUDGES] = {"P(True)": t, "LLM judge": (t > 0.5).astype(float)}
         tables(name, scores, np.concatenate([file.right for file in files]))
 
 
