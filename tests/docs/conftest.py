@@ -38,7 +38,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
 def _demo(env: dict[str, str], folder: Path, *options: str) -> str:
     command = [sys.executable, "-m", "demo", *options]
     done = subprocess.run(
-        command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=600, check=False
+        command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=1800, check=False
     )
     logs = [log.read_text() for log in folder.glob("*.log")]
     assert done.returncode == 0, "\n".join([done.stdout, done.stderr, *logs])
