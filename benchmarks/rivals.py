@@ -7,11 +7,10 @@ classes. Each row's `answer` is judged by m = 0, 3, 10, 20 samples, as far as th
 recorded ones if a set has them, else by words. Map and model of P(correct) are cross-validated, and the map
 is shrunk to that of another set of the same LLM (means over `SEEDS` divisions). The kernel is `facts` or, if
 noted, the cosine. The log-probability of an answer is recorded, or taken from a sample with the same text;
-rows without one are left out. For sets with recorded self-checks, P(correct) also has them, and so have the
-other packages: P(True) is LM-Polygraph's PTrue and UQLM's p_true, and whether it is above .5 their LLM judge,
-all with our prompt. Intervals are bootstraps over rows; differences are paired. Needs
-../shared/data and, in data/weights, the embedders and, for sets without numbers of tokens, the tokenizer of
-the LLM; takes about ten minutes.
+rows without one are left out. For sets with recorded self-checks, P(correct) also uses them, and the other
+packages get P(True) (LM-Polygraph's PTrue, UQLM's p_true) and an LLM judge (P(True) > .5), with our prompt.
+Intervals are bootstraps over rows; differences are paired. Needs ../shared/data and, in data/weights, the
+embedders and, for sets without numbers of tokens, the tokenizer of the LLM; takes about ten minutes.
 """
 
 import json

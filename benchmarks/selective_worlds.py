@@ -6,8 +6,8 @@ A promise is broken if at any threshold the true error among the answered exceed
 figures also hold for targets chosen after looking. The first tables use 2,000 simulated worlds a line. The
 next use 200 random splits of the recorded rows and need ../shared/data and all-mpnet-base-v2 in data/weights.
 The next fit models of P(correct) on few rows, and count either the other half, or all rows, each scored by
-a model of the other folds. The last have two features, agreement and self-check, and own rows that go on from
-bundled ones. Takes forty minutes in one thread.
+a model of the other folds. The last have two features, agreement and self-check, and own rows with a
+bundled prior. Takes forty minutes in one thread.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -381,7 +381,7 @@ class CheckedWorld:
 
 
 def with_self_checks() -> None:
-    """Print broken bounds with two features, for rows alone and for few rows that go on from bundled ones."""
+    """Print broken bounds with two features, for rows alone and for few rows with a bundled prior."""
     print("\n| law | rows | worlds broken | of those with a promise | of the promises |")
     print("|---|---:|---:|---:|---:|")
     for law in CHECKED_LAWS:

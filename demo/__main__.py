@@ -17,7 +17,7 @@ def demo_command(
     context: typer.Context,
     stop: Annotated[bool, typer.Option("--stop", help="Only stop what an earlier run has left.")] = False,
 ) -> None:
-    """Start an LLM server and the service in the background, let it know its LLM, score prompts.
+    """Start an LLM server and the service in the background, make a first calibration, score prompts.
 
     With EIGENCAL_LLM_URL the service uses the LLM server there, and no other is started.
     """

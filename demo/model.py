@@ -111,10 +111,10 @@ class _Answer:
 class Model:
     """A causal language model of transformers with its tokenizer.
 
-    The prompt is computed once and its cache is copied to all answers. A prompt that begins like one of the
-    last is computed from where they differ. Answers that have ended leave the batch, so short answers are
-    cheap. (`generate` of transformers would compute the prompt n times and keep
-    ended answers to the end.) `eos`: token ids that end an answer.
+    The prompt is computed once and its cache is copied to all answers. A prompt that shares a recent prompt's
+    prefix reuses its cache. Answers that have ended leave the batch, so short answers are cheap. (`generate`
+    of transformers would compute the prompt n times and keep ended answers to the end.)
+    `eos`: token ids that end an answer.
     """
 
     def __init__(self, network: Any, tokenizer: Any, eos: Sequence[int], name: str = SMOLLM2) -> None:
@@ -202,7 +202,7 @@ class Model:
                 logits, cache = self._forward([[ids[i]] for i in kept], cache)
 
     def _begun(self, prompt: Sequence[int]) -> tuple[int, Any]:
-        """Return how many tokens a kept prompt begins with alike, and a cache of them; never the whole."""
+        """Return the length of the longest cached prefix (less than the prompt), and its cache."""
         alike = [_num_alike(earlier, prompt[:-1]) for earlier, _ in self._kept]
         done = max(alike, default=0)
         if not done:
@@ -280,7 +280,7 @@ class Model:
 
 
 def _num_alike(a: Sequence[int], b: Sequence[int]) -> int:
-    """Return the number of tokens at which both begin alike."""
+    """Return the length of the common prefix."""
     pairs = enumerate(zip(a, b, strict=False))
     return next((i for i, (one, other) in pairs if one != other), min(len(a), len(b)))
 

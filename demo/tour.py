@@ -1,4 +1,4 @@
-"""`make run`: start an LLM server and the service, let the service get to know the LLM, score prompts.
+"""`make run`: start an LLM server and the service, wait for a first calibration, score prompts.
 
 Both keep running in the background, with their process ids and logs in the data folder. A second run finds
 the calibration of the first.
@@ -25,7 +25,7 @@ from service.llm.weights import MINILM, SMOLLM2
 START_TIMEOUT_S = 600.0  # the first start converts the weights of the LLM
 STOP_TIMEOUT_S = 35.0  # running requests of the service get 30 s
 TIMEOUT_S = 300.0  # per call
-JOB_TIMEOUT_S = 60.0  # until the service has met its LLM
+JOB_TIMEOUT_S = 60.0  # until the job has started
 POLL_S = 0.2
 LLM_PORT = 8001  # if it is free
 # Values for settings that are not set: the smaller embedder, which starts faster, and few answers per chat.
@@ -225,7 +225,7 @@ def walk(url: str, key: str = "", *, to_know: bool = True) -> None:
     with httpx2.Client(base_url=url, headers=headers, timeout=TIMEOUT_S, trust_env=False) as http:
         score = show_score(http, EASY)
         if score["calibrated"]:
-            print("The service knows its LLM from an earlier run.")
+            print("A calibration from an earlier run is active.")
         elif to_know:
             calibration_id = get_to_know(http)
             print(f"Its report: {url}/calibrations/{calibration_id}/report")
@@ -247,13 +247,13 @@ def call(http: httpx2.Client, method: str, path: str, **sent: Any) -> Any:
 
 def get_to_know(http: httpx2.Client) -> str:
     """Wait until the service knows its LLM; return the calibration's id. Raises DemoError."""
-    print("The service gets to know its LLM by asking it the bundled questions. This takes minutes.")
-    print("(Ctrl-C leaves it to the background.)", flush=True)
+    print("The service is asking its LLM 240 questions for a first calibration. This takes minutes.")
+    print("(Ctrl-C stops waiting; the job continues.)", flush=True)
     began, jobs = time.monotonic(), _jobs(http)
     over = {job["id"] for job in jobs if not _is_open(job)}  # jobs of earlier runs
     while not (ours := [job for job in jobs if job["id"] not in over or _is_open(job)]):
         if time.monotonic() - began > JOB_TIMEOUT_S:
-            raise DemoError("The service does not ask its LLM the bundled questions. Its log may say why.")
+            raise DemoError("The job with the bundled questions has not started. See the service's log.")
         time.sleep(POLL_S)
         jobs = _jobs(http)
     job = ours[-1]  # the oldest asks prompts
@@ -264,7 +264,7 @@ def get_to_know(http: httpx2.Client) -> str:
         job = call(http, "GET", f"/jobs/{job['id']}")
     if job["state"] != "succeeded":
         why = (job["error"] or {}).get("detail", "no reason given")
-        raise DemoError(f"Getting to know the LLM was {job['state']}: {why}")
+        raise DemoError(f"Getting to know the LLM: {job['state']}. {why}")
     print(f"\n{job['decision']}")
     return str(job["calibration_id"])
 

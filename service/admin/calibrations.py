@@ -115,8 +115,8 @@ class CalibrationOut(BaseModel):
     job_id: str | None = Field(description="Id of the job that made the calibration.")
     rows: int = Field(description="Number of rows used in the fit.")
     origin: Origin = Field(
-        description="Questions of the rows: your `own`, or the `bundled` ones that the service asks an LLM "
-        "when they meet. `both`: fewer than 100 of your own, so the promises also count the bundled ones."
+        description="`own`: your questions. `bundled`: those that the service asks each new LLM. `both`: "
+        "fewer than 100 of yours, so promises also count the bundled ones."
     )
     projection_ece: float | None = Field(
         description="Projection ECE on held-out rows, 0..1: the gap between `lambda_max` and the observed "

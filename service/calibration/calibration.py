@@ -226,7 +226,7 @@ class Curvature:
 
 @dataclass(frozen=True, slots=True)
 class JudgedRows:
-    """The judged texts of n bundled questions, for the promises of later fits.
+    """Features and verdicts of n bundled questions, for the promises of later fits.
 
     columns: features (n,) by name, each under a map fitted without the row's fold. right: (n,) verdicts.
     supported: (n,), whether a score may let the text through. fold: (n,).
@@ -238,8 +238,8 @@ class JudgedRows:
     fold: tuple[int, ...]
 
 
-# The questions of a calibration: the service's own bundled ones, the user's own, or the user's with promises
-# that also count the bundled ones, because the user's are few.
+# The questions of a calibration: the bundled ones, the user's own, or few of the user's, with promises that
+# also count the bundled ones.
 Origin = Literal["bundled", "both", "own"]
 
 
@@ -257,8 +257,8 @@ class Calibration:
     `selectors`: by number of answers, including 0, if the verdicts on the rows allow a model of P(correct).
     `recommended`: the number of answers that the report recommends; None without a recommendation.
 
-    `origin`: "bundled" has what later fits of the same LLM start from: `curvatures`, the optima of all maps
-    by method and number of answers, and `judged`, the judged texts by number of answers.
+    Only calibrations of `origin` "bundled" have `curvatures` (the optima of all maps, by method and number of
+    answers) and `judged` (the rows, by number of answers), for later fits of the same LLM.
 
     `reference`: the rows' prompts, for the out-of-distribution check; None in lists, which do not load it.
     """

@@ -112,10 +112,10 @@ class OperatingPoint:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GoingOn:
-    """The known selector that a fit on few rows goes on from, and the judged rows that it was fitted on.
+class BundledPrior:
+    """The bundled selector and its rows, the prior of a fit on few rows.
 
-    The features of both kinds of rows are those under its map, so that their P(correct) has one scale.
+    Its map gives the features of own and bundled rows, so that P(correct) has one scale.
     """
 
     selector: Selector
@@ -127,8 +127,8 @@ class Fitted:
     """The result of a fit.
 
     rows: the full rows; maps: fitted on them. method: the chosen method. decided: the fits by number of
-    answers. priors: the priors of the maps. models: known models of P(correct), the priors of theirs. origin:
-    as in `Calibration`. kept: the known selector without draws, if the rows cannot fit one.
+    answers. priors: the priors of the maps. models: bundled models of P(correct), used as priors. origin:
+    as in `Calibration`. kept: the bundled selector for 0 answers, a fallback.
     """
 
     rows: LabelledRows
@@ -159,7 +159,7 @@ class Fitted:
         return {**self.kept, **own}
 
 
-NONE_GOING_ON: Mapping[int, GoingOn] = MappingProxyType({})
+NONE_BUNDLED: Mapping[int, BundledPrior] = MappingProxyType({})
 
 
 def fit_all(
@@ -194,7 +194,7 @@ def fit_all(
     if known is not None and is_few and option == "auto" and known.method in maps.risks:
         method = known.method  # few rows cannot tell which is better
     models: dict[int, CorrectnessModel] = {}
-    going_on: dict[int, GoingOn] = {}
+    bundled: dict[int, BundledPrior] = {}
     if (
         known is not None
         and (known.method == "evidence") == (method == "evidence")
@@ -202,8 +202,8 @@ def fit_all(
     ):
         models = {m: selector.model for m, selector in known.selectors.items()}
         if is_few:
-            going_on = {
-                m: GoingOn(known.selectors[m], rows_) for m, rows_ in known.judged.items() if m in models
+            bundled = {
+                m: BundledPrior(known.selectors[m], rows_) for m, rows_ in known.judged.items() if m in models
             }
     decided = fit_points(
         rows,
@@ -211,11 +211,11 @@ def fit_all(
         rng=rng(seed, Stream.SELECTORS),
         priors=priors,
         models=models,
-        going_on=going_on,
+        bundled=bundled,
         progress=progress,
     )
     kept = {0: known.selectors[0]} if known is not None and 0 in models else {}
-    return Fitted(rows, maps, method, decided, priors, models, "both" if going_on else "own", kept)
+    return Fitted(rows, maps, method, decided, priors, models, "both" if bundled else "own", kept)
 
 
 def _chosen(option: str, risks: Mapping[str, Floats]) -> Method:
@@ -261,7 +261,7 @@ def fit_points(
     rng: np.random.Generator,
     priors: PriorSource = no_prior,
     models: Mapping[int, CorrectnessModel] = NONE_KNOWN,
-    going_on: Mapping[int, GoingOn] = NONE_GOING_ON,
+    bundled: Mapping[int, BundledPrior] = NONE_BUNDLED,
     progress: OnDone | None = None,
 ) -> dict[int, OperatingPoint]:
     """Fit the maps, P(correct) and the selectors on the full rows, by number of first answers.
@@ -269,8 +269,8 @@ def fit_points(
     The rows are folded once, by their verdicts with all answers. method: the kind of map, chosen on all rows
     (by risk, not by verdicts). P(correct) takes "depolarized" instead of "temperature", under which identical
     answers are certain to be right. The numbers start at 1 for "evidence", else at 2; above 64 they are on a
-    grid (`fitted_sizes`). 0 is included if the judged texts have log-probabilities of their own. going_on:
-    for few rows, what the known models come from. Blocks for seconds.
+    grid (`fitted_sizes`). 0 is included if the judged texts have log-probabilities of their own. bundled:
+    for few rows, the bundled selectors and rows. Blocks for seconds.
     """
     kind: Method = "depolarized" if method == "temperature" else method
     num_samples = rows.material.num_samples
@@ -282,7 +282,7 @@ def fit_points(
     for done, size in enumerate(sizes, start=1):
         judged = full if size == num_samples else rows.at(size)
         fit_map = partial(fit, method=kind, prior=priors(kind, size))
-        fitted = _decided(judged, fold, fit_map, one_per_group, models.get(size), going_on.get(size))
+        fitted = _decided(judged, fold, fit_map, one_per_group, models.get(size), bundled.get(size))
         decided[size] = replace(fitted, plain=_plain(method, judged.rows, fitted.map, size, priors))
         if progress is not None:
             progress(done, len(sizes))
@@ -290,7 +290,7 @@ def fit_points(
         fit_map = partial(fit, method="evidence", prior=priors("evidence", 1))
         one_per_group = None if own.groups is None else one_of_each(own.groups, rng)
         folds = fold[own.places]
-        without = _decided(own, folds, fit_map, one_per_group, models.get(0), going_on.get(0))
+        without = _decided(own, folds, fit_map, one_per_group, models.get(0), bundled.get(0))
         decided = {0: without, **decided}
     return decided
 
@@ -345,16 +345,16 @@ def _decided(
     fit_map: Callable[[DevSpectra], AnyFit],
     one_per_group: NDArray[np.int_] | None,
     known: CorrectnessModel | None,
-    going_on: GoingOn | None,
+    bundled: BundledPrior | None,
 ) -> OperatingPoint:
     """Fit P(correct) and the selector.
 
     one_per_group: one row of each group, for the bounds; None: all rows. known: the prior of the model.
     """
     map_ = None if rows.tokens else fit_map(rows.rows).map
-    of_features = map_ if going_on is None else going_on.selector.map
+    of_features = map_ if bundled is None else bundled.selector.map
     columns, by_fold = rows.columns(of_features), None
-    if map_ is not None and going_on is None:
+    if map_ is not None and bundled is None:
         # Neither the map nor the model that predicts a row has seen it. The promise depends on that.
         by_fold = [rows.columns(fit_map(rows.rows.take(fold != k)).map) for k in range(FOLDS)]
     fit = fit_correctness(columns, rows.right, fold, by_fold=by_fold, groups=rows.groups, known=known)
@@ -366,13 +366,13 @@ def _decided(
         tuple(fold.tolist()),
     )
     selector = None
-    counts_both = going_on is not None and fit.model is not None
+    counts_both = bundled is not None and fit.model is not None
     if fit.model is not None and fit.held_out is not None:
         counted = np.arange(len(rows)) if one_per_group is None else one_per_group
         # Texts that a score never lets through must not count here, or the promise is about other texts.
         parts = [(fit.held_out[counted], rows.right[counted], rows.supported[counted])]
-        if going_on is not None:
-            others = going_on.rows
+        if bundled is not None:
+            others = bundled.rows
             predicted = without_fold(others, fit.model.features, columns, rows.right)
             parts.append((predicted, np.array(others.right), np.array(others.supported)))
         counts = selective_counts(*map(np.concatenate, zip(*parts, strict=True)))
@@ -385,9 +385,9 @@ def _decided(
 def without_fold(
     known: JudgedRows, features: Sequence[str], columns: Mapping[str, ArrayLike], right: Bools
 ) -> Floats:
-    """Return P(correct) (n,) of known rows, each by a model whose prior has not seen the row's fold.
+    """Return held-out P(correct) (n,) of the bundled rows; each row's prior is fitted without its fold.
 
-    columns, right: features and verdicts of the other rows, which the model is fitted on.
+    columns, right: features and verdicts of the own rows, which the model is fitted on.
     """
     table = {name: np.array(known.columns[name]) for name in features}
     verdicts, fold, predicted = np.array(known.right), np.array(known.fold), np.empty(len(known.fold))

@@ -40,8 +40,8 @@ class Improvement:
 
     against: id of the rival; None if it is raw scores. risk: matrix log risk; brier: of the projection; loss:
     log loss of P(correct). In nats, except brier. informative: True if the projection Brier is below the
-    Brier of one confidence for all prompts, or P(correct) beats the base rate beyond chance. goes_on: True if
-    the rival is what is known of the LLM, the prior of the fit.
+    Brier of one confidence for all prompts, or P(correct) beats the base rate beyond chance.
+    has_bundled_prior: True if the rival is the bundled calibration, the prior of the fit.
     """
 
     against: str | None
@@ -49,7 +49,7 @@ class Improvement:
     brier: Difference
     loss: Difference
     informative: bool = True
-    goes_on: bool = False
+    has_bundled_prior: bool = False
 
     def better(self) -> list[str]:
         """Return the figures with a 95 % interval below 0: risk, log loss or both.
@@ -61,13 +61,13 @@ class Improvement:
     def shortcomings(self) -> list[str]:
         """Return the reasons not to activate the calibration, as clauses; empty if there are none.
 
-        Against an active calibration: worse beyond chance in any figure. Against one that it does not go on
-        from, also: better beyond chance in neither risk nor loss. Against raw scores: projection Brier or
-        risk not lower. The Brier counts because the risk of raw scores is finite only through the eps that
-        they are charged. Against all but one that it goes on from: not informative. A map fitted on noise
-        beats raw scores with the same confidence for every prompt.
+        Against an active calibration: significantly worse in any figure. Unless its prior is the bundled
+        calibration, also: significantly better in neither risk nor loss. Against raw scores: projection Brier
+        or risk not lower. The Brier counts because the risk of raw scores is finite only through the eps that
+        they are charged. Without a bundled prior, also: not informative. A map fitted on noise beats raw
+        scores with the same confidence for every prompt.
         """
-        if self.goes_on:
+        if self.has_bundled_prior:
             return self._worse()
         against = self._against_raw() if self.against is None else self._against_active()
         if not self.informative:
@@ -84,7 +84,7 @@ class Improvement:
     def _worse(self) -> list[str]:
         gaps = [(BRIER, self.brier), (RISK, self.risk), (LOSS, self.loss)]
         worse = ", ".join(name for name, gap in gaps if gap.low > 0)
-        known = "what is known of the LLM" if self.goes_on else "the active calibration"
+        known = "the bundled calibration" if self.has_bundled_prior else "the active calibration"
         return [f"on held-out prompts it is worse than {known} ({worse})"] if worse else []
 
     def _against_active(self) -> list[str]:
@@ -130,13 +130,14 @@ def promote(
 ) -> Promotion:
     """Decide on a fitted calibration. Blocks for seconds.
 
-    active: the active calibration of the same fingerprint. rival: what to compare with on held-out rows if
-    the active one has seen them. target_error, confidence: the default target of decisions. num_rows: rows in
+    active: the active calibration of the same fingerprint. rival: replaces it in the comparison if it was
+    fitted on the held-out rows. target_error, confidence: the default target of decisions. num_rows: rows in
     the file; refused: number of rows that the LLM server refused. corrects: id of the calibration with the
     same rows before their verdicts were corrected.
     """
-    goes_on = bool(fitted.models) and active is not None and active.origin != "own"
-    improvement = replace(held_out_improvement(calibration, rival or active, context), goes_on=goes_on)
+    improvement = held_out_improvement(calibration, rival or active, context)
+    if fitted.models and active is not None and active.origin != "own":
+        improvement = replace(improvement, has_bundled_prior=True)
     activated, reason = _decide(
         calibration,
         active,
@@ -145,7 +146,7 @@ def promote(
         has_evidence="evidence" in fitted.maps.risks,
         refused=refused,
         num_rows=num_rows,
-        doubts=[] if improvement.goes_on else _doubts(fitted.rows.num_rows, fitted.rows.right),
+        doubts=[] if improvement.has_bundled_prior else _doubts(fitted.rows.num_rows, fitted.rows.right),
     )
     if corrects:
         reason += f" Its rows are those of {corrects} with corrected verdicts."
@@ -261,12 +262,10 @@ def _num_counted(calibration: Calibration) -> int:
 
 
 def _gain(improvement: Improvement) -> str:
-    if improvement.goes_on and not improvement.better():
-        return (
-            "it goes on from what is known of the LLM, and on held-out prompts it is not worse beyond chance"
-        )
+    if improvement.has_bundled_prior and not improvement.better():
+        return "its prior is the bundled calibration, and on held-out prompts it is not significantly worse"
     if improvement.against is None:
         return "none was active for this set-up, and on held-out prompts it is better than raw scores"
     better = ", ".join(improvement.better())
-    known = "what is known of the LLM" if improvement.goes_on else "the active calibration"
+    known = "the bundled calibration" if improvement.has_bundled_prior else "the active calibration"
     return f"on held-out prompts it is better than {known}, and not by chance ({better})"

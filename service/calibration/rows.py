@@ -189,7 +189,7 @@ class DevRow:
     def labelled(self, unit: Unit) -> bool:
         """Return True if the row has labels.
 
-        For answers: a reference, or an `answer` with `correct`, and no blank `answer`. Otherwise `claims`.
+        Claims need `claims`. Answers need a reference or a verdict; an `answer` must not be blank.
         """
         if unit == "claim":
             return bool(self.claims)
@@ -242,9 +242,9 @@ class DevRow:
 
     @property
     def alike_by(self) -> set[str]:
-        """Return the texts of which near copies of the row share one, in the form of `wording`.
+        """Return the references or, without any, the `answer`, in the form of `wording`.
 
-        They are the references or, without any, the `answer`.
+        Near copies share at least one.
         """
         return {_plain(text) for text in self.references or (self.answer or "",)}
 
@@ -371,7 +371,7 @@ class ExampleIn(_Strict):
         """Refuse a row without labels."""
         has_verdict = self.answer is not None and self.correct is not None
         if self.reference is None and self.claims is None and not has_verdict:
-            raise _misfit("reference", "is missing; only rows with answer and correct need none")
+            raise _misfit("reference", "is missing; without it, give answer and correct")
         return self
 
     @model_validator(mode="after")

@@ -152,4 +152,4 @@ def told(job: Job) -> str:
         return f"The service is getting to know this LLM: job {job.id}{so_far}."
     if job.error is not None:
         return f"Getting to know this LLM failed (job {job.id}): {job.error.detail}"
-    return f"What the service knows of this LLM is not in use (job {job.id}): {job.decision or job.state}."
+    return f"The bundled calibration is not in use (job {job.id}): {job.decision or job.state}."

@@ -454,7 +454,7 @@ def format_promise(made: Promise, num_samples: int, *, of_claims: bool, counts_b
     target = percent(made.target_error)
     if made.threshold is not None:
         texts = "claims let through, one of each answer at random," if of_claims else "answers let through"
-        like = f"on questions like its rows{' and the bundled ones together' if counts_both else ''}"
+        like = f"on questions like its rows{' mixed with the bundled ones' if counts_both else ''}"
         return f"{sure[0].upper()}{sure[1:]}, at most {target} of the {texts} are wrong, {like}."
     if made.lowest_error is None:
         return f"No error can be promised {sure}: these rows are too few."

@@ -195,7 +195,7 @@ def _verdict(report: Part) -> str:
     """Return the verdict in a few words. Too few rows take precedence over everything else."""
     missing, decision = FEW_ROWS - report["data"]["rows_full"], report["decision"]
     if missing > 0:
-        return "Use it with care." if _goes_on(report) else f"Not yet: {rows_needed(missing)}"
+        return "Use it with care." if _was_activated(report) else f"Not yet: {rows_needed(missing)}"
     is_off = _is_off(report)
     refused = decision["asked"] != "never" and not decision["activated"]
     if refused or (is_off and not _is_better(report)):
@@ -203,8 +203,8 @@ def _verdict(report: Part) -> str:
     return "Use it with care." if is_off else "Use it."
 
 
-def _goes_on(report: Part) -> bool:
-    """Return True if the calibration has few rows, but was activated as going on from the one before."""
+def _was_activated(report: Part) -> bool:
+    """Return True if `if_better` activated the calibration."""
     decision = report["decision"]
     return bool(decision["asked"] == "if_better" and decision["activated"])
 
@@ -236,10 +236,10 @@ def _safe(report: Part) -> str:
     gap = f"{ours['projection_ece']:.2f} off on average"
     like = f"for questions like its {data['rows_full']} rows, asked and answered in the set-up below"
     if data["rows_full"] < FEW_ROWS and not is_off:
-        if _goes_on(report):
+        if _was_activated(report):
             return (
-                f"Its {data['rows_full']} rows move what the service knew of this LLM. They are too few to "
-                "tell how far it is off on questions like them."
+                f"Its {data['rows_full']} rows adjust the bundled calibration. They are too few to measure "
+                "its error on such questions."
             )
         few = f"Its {data['rows_full']} rows are too few to tell whether it is safe to use"
         return f"{few}: no miscalibration was detected, but only a large one would be."
@@ -306,7 +306,8 @@ def about_data(data: Part, right: Bools) -> Iterator[Caution]:
         text = f"{copies} rows repeat the question of another row, or nearly: one row per question counts."
         yield caution("copies", text)
     if data["rows"] > usable + copies:
-        text = f"{data['rows'] - usable - copies} rows have no reference or fewer than two answers: left out."
+        num = data["rows"] - usable - copies
+        text = f"{num} rows have no reference or verdict, or fewer than two answers: left out."
         yield caution("unusable_rows", text)
     if refused := data["refused"]["count"]:
         were = "1 row was" if refused == 1 else f"{refused} rows were"

@@ -43,7 +43,7 @@ BUNDLED = warning(
 )
 FEW_OWN = warning(
     "bundled_questions",
-    f"Fewer than {FEW_ROWS} rows of the calibration are yours, so its promises also count bundled questions.",
+    f"The calibration has fewer than {FEW_ROWS} rows, so its promises also count bundled questions.",
 )
 # Below this p-value a prompt counts as unlike the rows; so does at most this share of prompts like the rows.
 MAX_OOD_P_VALUE = 0.02

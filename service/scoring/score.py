@@ -178,8 +178,8 @@ class CalibrationUsed(Part):
         "`llm` (facts and the LLM's judgement of each pair) or `paper` (cosine of the embeddings)."
     )
     origin: Literal["own", "both", "bundled"] = Field(
-        description="Questions that it was fitted on: your `own`, the `bundled` ones that the service asks "
-        "an LLM when they meet, or `both` if fewer than 100 are your own."
+        description="`own`: your questions. `bundled`: those that the service asks each new LLM. `both`: "
+        "fewer than 100 of yours, so promises also count the bundled ones."
     )
 
 

@@ -107,7 +107,7 @@ async def test_it_can_be_turned_off(tmp_path: Path) -> None:
     assert llm.requests == []
 
 
-async def test_conversations_drawn_in_another_way_are_asked_once_there_is_one(tmp_path: Path) -> None:
+async def test_the_job_for_conversations_waits_for_the_first_one(tmp_path: Path) -> None:
     llm = Knower()
     async with meeting(tmp_path, llm, stop='["."]') as http:
         await known(http)
@@ -152,7 +152,7 @@ async def judged(http: httpx.AsyncClient, prompts: list[str], *, correct: bool) 
 
 
 @pytest.mark.parametrize("correct", [True, False])
-async def test_ten_verdicts_move_what_is_known(tmp_path: Path, correct: bool) -> None:
+async def test_ten_verdicts_adjust_the_bundled_calibration(tmp_path: Path, correct: bool) -> None:
     llm = Knower()
     llm.right |= {f"own {i}": "a word" for i in range(30)}
     async with meeting(tmp_path, llm) as http:
@@ -195,7 +195,7 @@ async def test_more_verdicts_join_the_first_ones_and_fewer_do_not_replace_them(t
     assert "fitted on more rows" in decisions[2][1]
     assert (kept["rows"], kept["origin"]) == (24, "both")
     promises = [row["text"] for row in report["correctness"]["promises"] if row["threshold"] is not None]
-    assert promises and all("its rows and the bundled ones together" in text for text in promises)
+    assert promises and all("its rows mixed with the bundled ones" in text for text in promises)
     assert "reference" not in json.loads(exported.splitlines()[0])
 
 

@@ -37,7 +37,7 @@ def test_a_file_is_judged_in_several_sittings(here: Here, tmp_path: Path) -> Non
     out = tmp_path / "v.jsonl"
     first = here("label", "mine.txt", "--out", out, stdin="what?\ny\nn\ns\nq\n")
     assert first.code == 0, first.err
-    assert "2 verdicts are in" in first.err and "8 more" in first.err
+    assert "has 2 of 10 verdicts" in first.err
     assert verdicts(out) == [("mine 0", True), ("mine 1", False)]
     # The skipped question is asked again.
     done = here("label", "mine.txt", "--out", out, "--json", stdin="y\n" * 10)
@@ -70,7 +70,7 @@ def test_an_answer_cannot_imitate_the_command(
 def test_files_that_are_something_else_are_refused(here: Here, tmp_path: Path) -> None:
     (tmp_path / "labelled.jsonl").write_text("no verdict\n")
     done = here("label", stdin="q\n")
-    assert done.code == 2 and "holds something other than verdicts" in done.err
+    assert done.code == 2 and "is not a file of verdicts" in done.err
     (tmp_path / "turns.jsonl").write_text('{"messages": [{"role": "user", "content": "q"}]}\n')
     done = here("label", "turns.jsonl", "--out", "new.jsonl")
     assert done.code == 2 and "line 1 has no prompt" in done.err

@@ -335,7 +335,7 @@ def test_what_is_not_known_of_the_llm_is_told(tab: Page, locked_url: str) -> Non
     locked.open("/sign-in")
     locked.fill("Key", "the-admin-key")
     locked.click("Sign in", "main")
-    locked.shows("Nothing is known of this LLM yet.")
+    locked.shows("This LLM has no calibration yet.")
     locked.click("Sign out")
 
 

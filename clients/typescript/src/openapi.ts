@@ -867,7 +867,7 @@ export interface components {
             num_samples: number;
             /**
              * Origin
-             * @description Questions of the rows: your `own`, or the `bundled` ones that the service asks an LLM when they meet. `both`: fewer than 100 of your own, so the promises also count the bundled ones.
+             * @description `own`: your questions. `bundled`: those that the service asks each new LLM. `both`: fewer than 100 of yours, so promises also count the bundled ones.
              * @enum {string}
              */
             origin: "bundled" | "both" | "own";
@@ -944,7 +944,7 @@ export interface components {
             method: "depolarized" | "temperature" | "evidence";
             /**
              * Origin
-             * @description Questions that it was fitted on: your `own`, the `bundled` ones that the service asks an LLM when they meet, or `both` if fewer than 100 are your own.
+             * @description `own`: your questions. `bundled`: those that the service asks each new LLM. `both`: fewer than 100 of yours, so promises also count the bundled ones.
              * @enum {string}
              */
             origin: "own" | "both" | "bundled";

@@ -47,9 +47,9 @@ def test_rows_too_few_to_judge_by_come_first_with_how_many_more_are_needed() -> 
     for rows, verdict in ((99, "Not yet: 1 more row is needed."), (12, "Not yet: 88 more rows are needed.")):
         report["data"]["rows_full"] = rows
         assert opening(report, 0.2, None)["verdict"] == verdict
-    report["decision"]["asked"] = "if_better"  # then it goes on from what is known of the LLM
+    report["decision"]["asked"] = "if_better"  # its prior is the bundled calibration
     assert opening(report, 0.2, None)["verdict"] == "Use it with care."
-    assert "move what the service knew" in opening(report, 0.2, None)["safe"]
+    assert "adjust the bundled calibration" in opening(report, 0.2, None)["safe"]
     report["data"]["rows_full"] = 100
     assert opening(report, 0.2, None)["verdict"] == "Use it."
 

@@ -42,7 +42,7 @@ class CalibrationUsed(Result):
     method: Literal["depolarized", "temperature", "evidence"] | str
     """The map applied."""
     origin: Literal["own", "both", "bundled"] | str
-    """Questions that it was fitted on: your `own`, the `bundled` ones that the service asks an LLM when they meet, or `both` if fewer than 100 are your own."""
+    """`own`: your questions. `bundled`: those that the service asks each new LLM. `both`: fewer than 100 of yours, so promises also count the bundled ones."""
     temperature: float | None
     """Matrix temperature T applied. Null without samples."""
 
@@ -377,7 +377,7 @@ class Calibration(Result):
     num_samples: int
     """The full number of answers: the number drawn per prompt for the fit."""
     origin: Literal["bundled", "both", "own"] | str
-    """Questions of the rows: your `own`, or the `bundled` ones that the service asks an LLM when they meet. `both`: fewer than 100 of your own, so the promises also count the bundled ones."""
+    """`own`: your questions. `bundled`: those that the service asks each new LLM. `both`: fewer than 100 of yours, so promises also count the bundled ones."""
     parameters: tuple[Parameters, ...]
     """Parameters for every number of answers from 2. For `evidence`: the parameters for answers without log-probabilities."""
     projection_ece: float | None

@@ -5,7 +5,7 @@ import { call, type Calibration, follow, isOver, type Job, type Score } from "./
 import { S } from "./strings";
 import { Await, Choice, Field, Trouble, useLoaded, useSay } from "./ui";
 
-const ENOUGH = 10; // verdicts, the fewest that a calibration takes
+const ENOUGH = 10; // minimum verdicts for a calibration
 const KEPT = "eigencal-ten";
 
 type Row = { prompt: string; answer: string; before: number | null; correct?: boolean; after?: number | null };
@@ -33,7 +33,7 @@ const plain = (question: string): string => question.toLowerCase().trim().split(
 
 const QUIET_MS = 2000;
 
-/** The panel, or the progress of getting to know the LLM while nothing is known of it. */
+/** The panel, or the progress of a job before any calibration applies. */
 export function TenVerdicts(): JSX.Element {
   const state = useLoaded(async () => {
     const isKnown = (await call<Calibration[]>("/calibrations/active")).some((one) => one.applies_now);

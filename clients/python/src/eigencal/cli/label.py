@@ -12,18 +12,18 @@ from eigencal.cli.bulk import numbered_lines, read_questions
 from eigencal.cli.command import Invocation
 from eigencal.cli.output import format_cell, harmless, one_line
 
-ENOUGH = 10  # verdicts, the fewest that a calibration takes
+ENOUGH = 10  # minimum verdicts for a calibration
 ROWS = Path("labelled.jsonl")
 
 
 def label(
     invocation: Invocation,
     file: Annotated[
-        Path | None, typer.Argument(help="Questions: plain lines, or .jsonl. Left out: you type them.")
+        Path | None, typer.Argument(help="Questions: plain lines, or .jsonl. Default: type them.")
     ] = None,
     *,
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="File for the verdicts; a repeated command continues it.")
+        Path, typer.Option("--out", "-o", help="File for the verdicts; later runs append to it.")
     ] = ROWS,
 ) -> None:
     """Ask your own questions, judge the answers, and calibrate on ten verdicts or more."""
@@ -32,8 +32,7 @@ def label(
     with invocation.client() as client:
         before = _judge(invocation, client, rows, out, asked)
         if len(rows) < ENOUGH:
-            again = f"run the command again for {ENOUGH - len(rows)} more"
-            invocation.out.note(f"{len(rows)} verdicts are in {out}: {again}")
+            invocation.out.note(f"{out} has {len(rows)} of {ENOUGH} verdicts: run the command again for more")
             return
         job = client.wait(client.calibrate(out, name=f"{len(rows)} verdicts").id, progress=True)
         moved = [
@@ -50,7 +49,7 @@ def _labelled(out: Path) -> list[dict[str, Any]]:
     try:
         return [dict(json.loads(line)) for _, line in numbered_lines(str(out), out.read_bytes())]
     except (ValueError, TypeError, RecursionError) as error:
-        raise InvalidSetupError(f"{out} holds something other than verdicts: {error}.") from None
+        raise InvalidSetupError(f"{out} is not a file of verdicts: {error}.") from None
 
 
 def _prompts(file: Path) -> list[str]:
