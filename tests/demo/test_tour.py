@@ -81,9 +81,9 @@ async def test_tour_waits_until_the_llm_is_known(tmp_path: Path, monkeypatch: py
     assert f"Its report: {url}/calibrations/{made['id']}/report" in output.splitlines()
     for stage in (
         "No decision yet.",
-        "bundled questions",
+        "240 questions",
         "Activated: ",
-        "knows its LLM from an earlier run",
+        "from an earlier run",
     ):
         assert stage in output
 
