@@ -528,6 +528,7 @@ async def drive(minutes: float) -> int:
                 EIGENCAL_LLM_MODEL=OWN,
                 EIGENCAL_LLM_TIMEOUT_S="20",
                 EIGENCAL_NUM_SAMPLES=str(SAMPLES),
+                EIGENCAL_GET_TO_KNOW="false",
                 EIGENCAL_EMBEDDER="all-MiniLM-L6-v2",
                 WEIGHTS="all-MiniLM-L6-v2",
             )

@@ -12,6 +12,7 @@ import pytest
 from demo import data
 from tests.docker.composition import KILL, Composition, until
 from tests.e2e.conftest import VllmServer
+from tools.record_demo import without_answers
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(1800)]
 QUESTIONS, SAMPLES = 40, 5
@@ -33,6 +34,7 @@ def composition(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compositio
         EIGENCAL_STOP=r"""'["\n"]'""",
         EIGENCAL_MAX_TOKENS="32",
         EIGENCAL_NUM_SAMPLES=str(SAMPLES),
+        EIGENCAL_GET_TO_KNOW="false",
         EIGENCAL_EMBEDDER="all-MiniLM-L6-v2",
         WEIGHTS="all-MiniLM-L6-v2",
     )
@@ -50,7 +52,8 @@ def composition(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compositio
 
 def test_a_calibration_survives_a_kill(composition: Composition) -> None:
     assert len(composition.score()["modes"]) >= 1
-    rows = b"".join(data.QUESTIONS.read_bytes().splitlines(keepends=True)[:QUESTIONS])
+    bare = without_answers(data.RECORDED.read_text("utf-8"))
+    rows = b"".join(bare.splitlines(keepends=True)[:QUESTIONS])
     job_id = composition.calibrate(rows, activate="always")
     until(lambda: composition.job(job_id)["done"] >= QUESTIONS // 4)
     # The shell of this command ends with the container.
