@@ -2,5 +2,6 @@
 
 import os
 
-# A benchmark's service must not ask its LLM questions meanwhile. Its processes inherit this.
+# Otherwise the service would ask its LLM the bundled questions during a measurement. Child processes inherit
+# the variable.
 os.environ.setdefault("EIGENCAL_GET_TO_KNOW", "false")

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 PREFILL_TOKENS = 512  # prompt tokens between two steps, at each of which a caller may leave
 MAX_CONTEXT = 2048  # tokens of prompt and answer together
-MAX_KEPT = 4  # prompts whose caches are kept; few-shot examples and self-checks begin like an earlier prompt
+MAX_KEPT = 4  # recent prompts with a stored cache: few-shot prompts and self-checks share a prefix with them
 MAX_BATCH_TOKENS = 32_768  # rows times context of a batch: the cache takes 46 kB per token, so 1.5 GB
 
 

@@ -95,8 +95,8 @@ class FittedMaps:
 class OperatingPoint:
     """The fits for one number of answers: maps, P(correct) and the selector.
 
-    right: (n,) verdicts on the full rows. selector: None without a model; `fit` has the reason. map: of the
-    selector; None for claims without drawn answers. plain: for answers without log-probabilities; None for
+    right: (n,) verdicts on the full rows. selector: None without a model; `fit` has the reason. map: fitted
+    on the rows; None for claims without drawn answers. plain: for answers without log-probabilities; None for
     fewer than two answers. groups: (n,), as `DevSet.full_groups`. judged: the rows, for later fits.
     counts_both: True if the promises also count rows of the bundled questions.
     """

@@ -164,7 +164,9 @@ def promote(
 def held_out_improvement(
     calibration: Calibration, rival: Calibration | None, context: CrossValidated
 ) -> Improvement:
-    """Return the held-out losses of the calibration minus those of its rival; None: raw scores.
+    """Return how much higher the calibration's held-out losses are than its rival's.
+
+    rival: another calibration; None: raw scores.
 
     P(correct) of each row is predicted by a model fitted without the row's fold. Without a model, it is the
     share of right answers among the other rows.

@@ -603,7 +603,7 @@ class Calibrator:
         await self.checking.check(job, labelled, drawn=drawn)
         fingerprint = replace(fingerprint, self_check=labelled.checked_by)
         known = None if options.bundled else await self.calibrations.bundled(fingerprint.key())
-        # The active one may have been fitted on the same verdicts, and more that follow them.
+        # The active calibration may have been fitted on some of these rows, so it cannot be compared on them.
         rival = known if known is not None and active is not None and active.origin == "both" else active
         fitted = await self._fit(job, labelled, rival, known)
         if fitted.method == "evidence":

@@ -1,4 +1,4 @@
-"""Chooses the calibration of a request: one that fits, or none."""
+"""Find the calibration that fits a request, if there is one."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -119,7 +119,7 @@ async def test_supplied_samples_are_checked_only_on_request(tmp_path: Path) -> N
 
 
 def rows(count: int) -> list[dict[str, Any]]:
-    """Return rows whose draws all agree, so that only the self-check tells right from wrong."""
+    """Return rows in which all answers agree. Only the self-check separates the right from the wrong ones."""
     return [
         {
             "prompt": f"q{i}",

@@ -106,7 +106,7 @@ async def test_a_cancelled_job_is_reported(tmp_path: Path, monkeypatch: pytest.M
             async with asyncio.timeout(60):
                 while not (jobs := await store.runs.latest()):
                     await asyncio.sleep(0.01)
-            llm.available = False  # so that the job does not end by itself
+            llm.available = False  # otherwise the job could succeed before it is cancelled
             # A failed one is retried at once.
             await asyncio.to_thread(call, http, "DELETE", f"/jobs/{jobs[0].id}")
             with pytest.raises(DemoError, match=r"cancelled\. no reason given"):

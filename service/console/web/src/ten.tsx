@@ -141,7 +141,10 @@ function Judging(): JSX.Element {
               rows={ten.rows.length ? 3 : 6}
               required
               value={ten.text}
-              onInput={(event) => setTen({ ...ten, text: event.currentTarget.value })}
+              onInput={(event) => {
+                const text = event.currentTarget.value;
+                setTen((last) => ({ ...last, text })); // answers may arrive while one types
+              }}
             />
           )}
         </Field>
