@@ -31,7 +31,6 @@ from service.llm.openai_server import ServerQuirks
 from service.llm.port import Priority
 from service.llm.sse import is_heavy, parse_object, prepend, too_long
 from service.llm.wire import MAX_MESSAGE_CHARS, NONSENSE
-from service.proxy.abstention import is_abstained, is_judged
 from service.proxy.chat_score import (
     BUSY,
     ID_HEADER,
@@ -201,10 +200,16 @@ class Chat:
         return RunningScore(self.scorer, plan, owner)
 
     def withholds(self, call: ChatCall, uncertainty: Uncertainty) -> bool:
-        """Return True if the answer is withheld: by its decision, or because it was not judged."""
-        if call.abstains and is_abstained(uncertainty):
-            return True
-        return self.abstain and not is_judged(uncertainty)
+        """Return True if the answer is withheld: by its decision, or because there is none.
+
+        If the score failed, only the operator's policy withholds the answer.
+        """
+        if not call.abstains or (uncertainty.warning and uncertainty.warning.code == "no_text"):
+            return False
+        score = uncertainty.score
+        if score is None:
+            return self.abstain
+        return score.decision is None or score.decision.action == "abstain"
 
     async def _plan(self, call: ChatCall, api: Format) -> Plan | Unscorable:
         if call.payload is None:
@@ -244,9 +249,7 @@ class Chat:
             return ScoreOptions(claims=False), Target(
                 min(error, target.error), max(confidence, target.confidence)
             )
-        target = self.service.serving.target(options.target_error, options.confidence)
-        # Asking to abstain needs a decision even if no calibration can make one.
-        return options, replace(target, by_default=target.by_default and not options.abstain)
+        return options, self.service.serving.target(options.target_error, options.confidence)
 
 
 async def chat_of(request: Request) -> Chat:

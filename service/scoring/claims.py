@@ -353,7 +353,7 @@ def _verdicts(
     if target is not None:
         decision = decide(selector.counts, None, target, num_samples)
         threshold = decision.threshold
-        action = None if threshold is None and target.by_default else decision.action
+        action = None if threshold is None else decision.action
     verdicts = list[Verdict]()
     for p, is_spoken_of in zip(correct.tolist(), spoken_of, strict=True):
         passes = threshold is not None and rounded_ties(p) >= rounded_ties(threshold)

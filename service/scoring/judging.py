@@ -337,8 +337,8 @@ def without_refusals(
 def judge(observation: Observation, target: Target | None) -> tuple[Judgement, list[ScoreWarning]]:
     """Return the judgement of the candidate and of `observation.answer`, with warnings.
 
-    Without a model of P(correct) there is a decision, to abstain, only if the request or the settings set a
-    target, or if a calibration applies to a score without samples: then only the decision gives the reason.
+    Without a calibration there is no decision. A calibration without a model of P(correct) for this score
+    abstains, and the decision gives the reason.
     """
     num_samples = observation.num_samples
     selector = _selector(observation)
@@ -351,9 +351,7 @@ def judge(observation: Observation, target: Target | None) -> tuple[Judgement, l
         decision = decide(selector.counts, decisive, target, num_samples)
         of_other = _of_other_texts(selector, observation.answer, observation.candidate)
         decision = decision.model_copy(update={"reason": decision.reason + of_other})
-    elif target is not None and (
-        not target.by_default or (observation.applied is not None and not num_samples)
-    ):
+    elif target is not None and observation.applied is not None:
         decision = held_back(target, f"The probability that an answer is right is unknown: {why_none}.")
     judgement = Judgement(candidate, share, of_answer, decision, why_none)
     return judgement, _indistinct_candidate(observation)

@@ -27,13 +27,11 @@ class Target:
     """The target of a decision.
 
     `error`: largest share of wrong answers among those let through, in (0, 1). `confidence`: probability that
-    the error is kept, in (0, 1). `by_default`: neither request nor settings set a target, so there is a
-    decision only if a calibration can make it.
+    the error is kept, in (0, 1).
     """
 
     error: float
     confidence: float
-    by_default: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +96,7 @@ class ScoreCommand:
 class Serving:
     """Defaults for drawing samples. Conversations use `messages_sampling`, prompts `sampling`.
 
-    `target_error`: the target error of decisions; None: DEFAULT_TARGET_ERROR if a calibration can decide.
+    `target_error`: the target error of decisions; None: DEFAULT_TARGET_ERROR.
     """
 
     num_samples: int
@@ -112,7 +110,6 @@ class Serving:
         return Target(
             DEFAULT_TARGET_ERROR if target_error is None else target_error,
             CONFIDENCE if confidence is None else confidence,
-            by_default=target_error is None and confidence is None,
         )
 
     def number_of(self, num_samples: NumSamples | None) -> int:
@@ -449,8 +446,8 @@ class Score(Part):
     )
     decision: Decision | None = Field(
         description="Decision on the `candidate` or, without one, on `answer`, for the target error. Null "
-        "if no calibration can decide and neither the request nor the settings have a target error, unless "
-        "the answers are refusals. Without a `probability_correct` the decision is to abstain."
+        "without a calibration, unless the answers are refusals. A calibration without a "
+        "`probability_correct` for this score abstains."
     )
     lambda_max: float | None = Field(
         description="Largest served eigenvalue, 0..1: the confidence. Higher = more certain. It measures "

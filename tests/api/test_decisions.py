@@ -134,9 +134,7 @@ async def test_single_answer_and_caller_samples_are_judged(started: Served) -> N
     assert own["decision"] == {"action": "answer"} | promised
 
 
-async def test_unreachable_target_or_missing_model_abstains_with_a_reason(
-    started: Served,
-) -> None:
+async def test_calibration_that_cannot_decide_abstains_with_a_reason(started: Served) -> None:
     candidate = {"prompt": "question 0", "candidate": "x"}
     async with started() as http:
         far = await answered(http, prompt="question 0", num_samples=3, target_error=0.01)
@@ -147,16 +145,17 @@ async def test_unreachable_target_or_missing_model_abstains_with_a_reason(
     assert reason.startswith("Hold it back. The service cannot promise that at most 1 % of")
     assert "with 3 answers" in reason and "10.8 %" in reason
     assert far["probability_correct"] == pytest.approx(LIKELY)
-    for body in (far, without, raw):
+    for body in (far, without, unasked):
         decision = body["decision"]
         assert (decision["action"], decision["threshold"], decision["coverage"]) == ("abstain", None, 0)
         assert body["headers"]["x-decision"] == "abstain"
-    for body in (without, raw):
+    for body in (without, raw, unasked):
         assert body["probability_correct"] is body["candidate"]["probability_correct"] is None
         assert "x-probability-correct" not in body["headers"]
-    assert re.search(r"for 2 answers.*/calibrations/cal_\w+/report", without["decision"]["reason"])
-    assert "no calibration" in raw["decision"]["reason"]
-    assert (unasked["warnings"], unasked["decision"]) == ([], None)
+    for body in (without, unasked):
+        assert re.search(r"for 2 answers.*/calibrations/cal_\w+/report", body["decision"]["reason"])
+    assert (raw["decision"], unasked["warnings"]) == (None, [])
+    assert "x-decision" not in raw["headers"]
 
 
 async def test_settings_can_request_decisions_for_all_scores(started: Served) -> None:

@@ -153,6 +153,17 @@ async def test_unsure_answer_is_withheld_if_requested(stream: bool, own: str) ->
 
 
 @pytest.mark.parametrize("stream", [False, True])
+async def test_answer_without_a_decision_is_withheld_if_requested(stream: bool) -> None:
+    async with before(telling("Nice"), plain()) as made:
+        response = await made.ask(eigencal=ABSTAIN | {"calibration": "none"}, stream=stream)
+    assert "x-decision" not in response.headers
+    uncertainty = uncertainty_of(response, stream=stream)
+    assert (uncertainty["status"], uncertainty["decision"]) == ("scored", None)
+    assert uncertainty["withheld"] == "Nice"
+    assert [part["content"] for part in parts_of(response, stream=stream) if "content" in part] == [UNSURE]
+
+
+@pytest.mark.parametrize("stream", [False, True])
 async def test_answer_is_sent_with_its_decision_if_the_caller_does_not_abstain(stream: bool) -> None:
     own = telling("Nice") if not stream else pieces(b"data: %b\n\n" % json.dumps(NICE).encode(), DONE)
     async with before(own, plain()) as made:
@@ -192,8 +203,7 @@ async def test_callers_cannot_opt_out_of_abstaining(mode: str, body: dict[str, A
     assert response.status_code == 200
     assert "Ask somebody else." in response.text and "Nice" not in response.text
     uncertainty = uncertainty_of(response, stream=stream)
-    if uncertainty["status"] == "scored":
-        decision = uncertainty["decision"]
+    if decision := uncertainty.get("decision"):
         assert (decision["target_error"], decision["action"]) == (0.2, "abstain")
 
 

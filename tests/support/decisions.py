@@ -23,7 +23,7 @@ PLAIN = DepolarizedMap(1.0, 0.5)
 _MOST = float(logit_probability(1.0))
 AGREED = CorrectnessModel((AGREEMENT,), (0.0,), (1.0,), (1.0,), 0.0, (-_MOST,), (_MOST,))
 # Default target of decisions.
-TARGET = Target(0.2, 0.9, by_default=True)
+TARGET = Target(0.2, 0.9)
 
 
 def selector(

@@ -1920,7 +1920,7 @@ export interface components {
             claims?: components["schemas"]["Claim"][] | null;
             /** @description The calibration applied to the claims. Null: none. Present with `claims`. */
             claims_calibration?: components["schemas"]["CalibrationUsed"] | null;
-            /** @description Decision on the `candidate` or, without one, on `answer`, for the target error. Null if no calibration can decide and neither the request nor the settings have a target error, unless the answers are refusals. Without a `probability_correct` the decision is to abstain. */
+            /** @description Decision on the `candidate` or, without one, on `answer`, for the target error. Null without a calibration, unless the answers are refusals. A calibration without a `probability_correct` for this score abstains. */
             decision: components["schemas"]["Decision"] | null;
             /**
              * Embedder

@@ -510,7 +510,7 @@ class Score(Result):
     claims_calibration: CalibrationUsed | None = None
     """The calibration applied to the claims. Null: none. Present with `claims`."""
     decision: Decision | None
-    """Decision on the `candidate` or, without one, on `answer`, for the target error. Null if no calibration can decide and neither the request nor the settings have a target error, unless the answers are refusals. Without a `probability_correct` the decision is to abstain."""
+    """Decision on the `candidate` or, without one, on `answer`, for the target error. Null without a calibration, unless the answers are refusals. A calibration without a `probability_correct` for this score abstains."""
     embedder: str
     """Embedder of the answers."""
     entropy: float | None
