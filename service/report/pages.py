@@ -10,7 +10,7 @@ from typing import Any
 from service.calibration.diagnostics import sizes
 from service.report import plots, words
 from service.report.words import MISSING, Part, between, in_short, number
-from service.scoring.judging import percent
+from service.scoring.judge import percent
 
 TEMPLATES = Path(__file__).parent / "templates"
 

@@ -34,7 +34,7 @@ from service.report.words import (
     ranking,
     rows_needed,
 )
-from service.scoring.judging import answers_drawn, percent
+from service.scoring.judge import answers_drawn, percent
 from service.scoring.score import Target
 from service.spectral.fit import PARAMETERS
 from service.spectral.reliability import (

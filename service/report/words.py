@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from service.calibration.promotion import Improvement
 from service.calibration.rows import FEW_ROWS, Verdict
 from service.claims.verdicts import is_too_long
-from service.scoring.judging import answers_drawn, percent
+from service.scoring.judge import answers_drawn, percent
 from service.spectral.fit import AnyFit
 from service.spectral.reliability import auroc, resampled_aurocs
 from service.spectral.resampling import Difference, Interval, ResampleCounts, percentile_interval

@@ -1,6 +1,6 @@
 """Find the calibration that fits a request, if there is one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -274,10 +274,8 @@ class CalibrationChoice:
 
     def serves_one(self, command: ScoreCommand, chosen: Calibration | None) -> bool:
         """Return True if a calibration by evidence may apply to a single answer to the request."""
-        if command.calibration == "none" or command.num_samples < 1:
-            return False
-        compared = self._compared(command, chosen, None, None, "answer")
-        return any(calibration.evidence and not differs for calibration, differs in compared)
+        fits, _ = self.fitting(command, chosen)
+        return fits is not None and bool(fits.evidence) and command.num_samples > 0
 
     def recommended(self, command: ScoreCommand, chosen: Calibration | None) -> int | None:
         """Return the number of samples that the applicable calibration recommends, or None.
@@ -289,58 +287,56 @@ class CalibrationChoice:
         calibration, _ = self.fitting(command, chosen)
         return None if calibration is None else calibration.recommended
 
-    def question(self, command: ScoreCommand, chosen: Calibration | None) -> str | None:
-        """Return the text of the question if a calibration may compare it with its rows' questions.
+    def compares_questions(self, command: ScoreCommand, chosen: Calibration | None) -> bool:
+        """Return True if a calibration may compare the question with its rows' questions.
 
         It may be the named one or an active one (which claims use beside a named one of answers). Which is
         applied is known only after the answers.
         """
-        if command.calibration == "none":
-            return None
+        if command.calibration == "none" or command.question is None:
+            return False
         candidates = [*([chosen] if chosen else []), *self._calibrations.any_active()]
-        compared = any(
+        return any(
             calibration.reference is not None and len(calibration.reference.questions)
             for calibration in candidates
         )
-        return command.question if compared else None
 
 
-def ood_p_value(
+def p_value(
     applied: ServedCalibration | None,
-    question: str | None,
-    vectors: Mapping[str, NDArray[np.float32]],
+    question: NDArray[np.float32] | None,
     draws: Sequence[Draw],
-    candidate: str | None = None,
+    judged: str,
 ) -> tuple[float | None, list[ScoreWarning]]:
     """Return the p-value of a prompt under the calibration's rows (method, section 12), and warnings.
 
-    vectors: (d,) by text; includes `question` unless that is None. candidate: its length is used if there are
-    no samples. The p-value is None without a calibration that keeps the prompts of its rows.
+    question: its vector (d,), None if unknown. judged: its length is used if there are no samples. The
+    p-value is None without a calibration that keeps the prompts of its rows.
     """
     reference = None if applied is None else applied.calibration.reference
     if reference is None:
         return None, []
     num_words = np.array([len(words(draw.text)) for draw in draws], dtype=np.int_)
-    p_value = reference.p_value(None if question is None else vectors[question], num_words)
-    length = num_words.mean() if draws else None if candidate is None else len(words(candidate))
-    if p_value is not None and p_value < MAX_OOD_P_VALUE:
+    found = reference.p_value(question, num_words)
+    length = num_words.mean() if draws else len(words(judged))
+    if found is not None and found < MAX_OOD_P_VALUE:
         message = (
             "The question or the length of its answers is unlike the calibration's rows "
-            f"(p = {p_value:.2g}). The calibration is valid only for questions like its rows."
+            f"(p = {found:.2g}). The calibration is valid only for questions like its rows."
         )
-        return p_value, [warning("out_of_distribution", message)]
-    return p_value, _out_of_range(
+        return found, [warning("out_of_distribution", message)]
+    return found, _out_of_range(
         length, reference, "The drawn answers have on average" if draws else "The text has"
     )
 
 
-def _out_of_range(length: float | None, reference: ConformalReference, has: str) -> list[ScoreWarning]:
+def _out_of_range(length: float, reference: ConformalReference, has: str) -> list[ScoreWarning]:
     """Return a warning if the length in words is outside the range of the calibration's rows.
 
-    length: None if unknown. has: the beginning of the sentence that names the length.
+    has: the beginning of the sentence that names the length.
     """
     least, most = reference.length_range
-    if length is None or least <= length <= most:
+    if least <= length <= most:
         return []
     message = (
         f"{has} {length:.3g} words. The calibration's rows have answers of {least} to {most} words, "

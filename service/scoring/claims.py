@@ -23,7 +23,7 @@ from service.claims.refusals import is_refusal
 from service.claims.segments import Segment, claims
 from service.llm.port import Usage
 from service.scoring.choice import ServedCalibration
-from service.scoring.judging import decide
+from service.scoring.judge import decide
 from service.scoring.score import (
     CalibrationUsed,
     Claim,
@@ -202,40 +202,26 @@ class ClaimScorer:
         is_too_long = len(split.sentences) > MAX_SENTENCES
         return AnswerClaims(dict.fromkeys(texts, ()), question, is_too_long=True) if is_too_long else split
 
-    async def matcher(
-        self,
-        answer_claims: AnswerClaims,
-        judged: str,
-        drawn: Sequence[str],
-        vectors: Mapping[str, NDArray[np.float32]],
-    ) -> Matcher | None:
-        """Return the matcher of the claims of the judged text; None for JSON, or without claims or samples.
-
-        vectors: (d,) of each sentence, and of its text beyond the question.
-        """
-        kept, answers = _kept(answer_claims, judged, drawn)
-        if not kept or not drawn or answer_claims.is_json(judged):
-            return None
-        return await self._threads.run(matcher_of, kept, answers, vectors, answer_claims.question)
-
     async def scores(
         self,
         command: ScoreCommand,
         answer_claims: AnswerClaims,
         judged: str,
         drawn: Sequence[str],
-        matcher: Matcher | None,
+        vectors: Mapping[str, NDArray[np.float32]],
         dimension: int,
         applied: ServedCalibration | None,
         p_true: Sequence[float | None],
     ) -> ClaimScores:
         """Return the claims of the judged text, scored by the m samples, or without any by log-probabilities.
 
-        judged: the candidate or a sample. p_true: the self-checks of its claims; see `to_check`.
+        judged: the candidate or a sample. vectors: (d,) of each sentence, and of its text beyond the
+        question. p_true: the self-checks of its claims; see `to_check`.
         """
         kept, answers = _kept(answer_claims, judged, drawn)
         computed: Sequence[Outcomes | None] = [None] * len(kept)
-        if matcher is not None:
+        if kept and drawn and not answer_claims.is_json(judged):
+            matcher = await self._threads.run(matcher_of, kept, answers, vectors, answer_claims.question)
             computed = await self._threads.collect(outcomes_of(matcher.matches(), dimension))
         elif drawn:
             computed = await self._threads.collect(outcomes_of_fields(kept, answers, dimension))

@@ -249,29 +249,6 @@ class Decision(Part):
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """The judgement of the candidate and of the score's own `answer`.
-
-    `share`: share of the samples that lie closest to the candidate's mode, 0..1. `unavailable_reason`: why
-    there is no model of P(correct), in words; None if there is one. `num_refusals`: number of samples without
-    content. `is_refused`: the judged text or most samples have no content, so nothing is let through.
-    """
-
-    candidate: Candidate | None = None
-    share: float = 0.0
-    probability_correct: float | None = None
-    decision: Decision | None = None
-    unavailable_reason: str | None = None
-    num_refusals: int = 0
-    is_refused: bool = False
-
-    @property
-    def decisive(self) -> float | None:
-        """P(correct) of the text that a decision is about: the candidate where there is one."""
-        return self.probability_correct if self.candidate is None else self.candidate.probability_correct
-
-
 class Mode(Part):
     """One latent meaning among the answers: an eigenvector of the density matrix."""
 
@@ -508,8 +485,10 @@ class Score(Part):
     )
     timings_ms: Timings = Field(description="Duration of each stage in milliseconds.")
 
-    # For gateways, which report parts of it in their own formats.
-    _judgement: Judgement = PrivateAttr(default_factory=Judgement)
+    # For gateways, which report them in their own formats.
+    _num_agreeing: int = PrivateAttr(0)
+    _unavailable_reason: str | None = PrivateAttr(None)
+    _is_refused: bool = PrivateAttr(False)
 
     @property
     def supported(self) -> bool:
@@ -524,17 +503,17 @@ class Score(Part):
     @property
     def unavailable_reason(self) -> str | None:
         """Why there is no model of P(correct), in words; None if there is one."""
-        return self._judgement.unavailable_reason
+        return self._unavailable_reason
 
     @property
     def num_agreeing(self) -> int:
         """Number of samples that lie closest to the candidate's mode; 0 without a mode."""
-        return round(self._judgement.share * self.num_samples)
+        return self._num_agreeing
 
     @property
     def is_refused(self) -> bool:
         """Whether the text decided about or most samples are refusals."""
-        return self._judgement.is_refused
+        return self._is_refused
 
     def document(self, parts: Collection[ScorePart] = ()) -> dict[str, Any]:
         """Return the score as a JSON object, with these optional parts."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, ParamSpec, TypeVar
@@ -13,17 +13,9 @@ from numpy.typing import NDArray
 from service.calibration.calibration import Calibration
 from service.calibration.store import SqlCalibrations
 from service.claims.comparison import Compare, Comparer, Comparison, compared_by
-from service.claims.kernel import (
-    compared_texts,
-    kernel_matrix,
-    read_texts,
-    realize,
-    realize_first,
-    with_comparison,
-)
+from service.claims.kernel import compared_texts
 from service.embedding.port import (
     FACTS,
-    PAPER,
     Embedded,
     Embedder,
     EmbedderIdentity,
@@ -49,21 +41,18 @@ from service.scoring.choice import (
     ServedCalibration,
     applied_to,
     mismatch,
-    ood_p_value,
+    p_value,
 )
 from service.scoring.claims import AnswerClaims, ClaimScorer, ClaimScores
-from service.scoring.judging import (
+from service.scoring.judge import Judgement, judge
+from service.scoring.observation import (
     Observation,
-    evidence_of,
-    find_refusals,
-    judge,
-    of_candidate,
-    sample_warnings,
-    without_refusals,
+    indistinct_answers,
+    kernel_of,
+    observe,
+    observe_alone,
 )
 from service.scoring.score import (
-    Evidence,
-    Judgement,
     Score,
     ScoreCommand,
     ScoreWarning,
@@ -73,7 +62,6 @@ from service.scoring.score import (
     warning,
 )
 from service.sharing import Threads
-from service.spectral.spectrum import spectrum
 
 MIN_SAMPLES = 2
 TOO_FEW = (
@@ -81,6 +69,8 @@ TOO_FEW = (
     "the request."
 )
 
+TRUNCATED_SHARE = 0.5  # a score warns from this share of answers cut by max_tokens
+NO_TOKENS = Usage()
 MAX_COMPARE_S = 30.0
 MAX_CHECK_S = 24.0
 CHECK_SHARE = 0.8  # of the time left before the deadline, so that a slow self-check does not fail the score
@@ -136,29 +126,11 @@ class Samples:
     generation: Generation
     seconds: Mapping[str, float] = field(default_factory=dict)
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Read:
-    """The samples with their embeddings and, if requested, the LLM's verdicts on pairs.
-
-    drawn: includes the time and tokens of this step. texts: the distinct answers; index: (m,) position in
-    `texts` of each answer. question, answer_claims: the question and sentences embedded too; None where none
-    are. compared: the text of each answer and of the candidate that is embedded; vectors: (d,) by text.
-    embedder: that made them; made_by: what decides the kernel of the answers. comparison: by the LLM.
-    """
-
-    drawn: Samples
-    texts: Sequence[str]
-    index: NDArray[np.int_]
-    candidate: str | None
-    question: str | None
-    answer_claims: AnswerClaims | None
-    compared: Sequence[str]
-    vectors: Mapping[str, NDArray[np.float32]]
-    embedder: EmbedderIdentity
-    made_by: EmbedderIdentity
-    comparison: Comparison | None
-    warnings: Sequence[ScoreWarning]
+    def after(self, stage: str, begun: float, further: Usage = NO_TOKENS) -> "Samples":
+        """Return the samples with the time of a stage that ends now, and the tokens of its questions."""
+        took = self.seconds.get(stage, 0.0) + time.perf_counter() - begun
+        generation = _with_usage(self.generation, further)
+        return replace(self, generation=generation, seconds={**self.seconds, stage: took})
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,12 +155,18 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Judged:
-    """The judgement of a score, without its claims."""
+class Seen:
+    """The observation of a score and what it was made with.
+
+    vectors: (d,) by text, of the question (if a calibration may need it) and of the sentences of
+    `answer_claims` too. embedder: that made them; made_by: what decides the kernel of the answers.
+    """
 
     observation: Observation
-    judgement: Judgement
-    ood_p_value: float | None
+    vectors: Mapping[str, NDArray[np.float32]]
+    embedder: EmbedderIdentity
+    made_by: EmbedderIdentity
+    answer_claims: AnswerClaims | None
     warnings: Sequence[ScoreWarning]
 
 
@@ -258,115 +236,47 @@ class Scorer:
         """
         with self._live.one():
             drawn = await self._drawn(command)
-            if not self.choice.is_by_llm(drawn.command):
-                return drawn
-            texts, index = distinct([draw.text for draw in drawn.generation.draws])
-            begun = time.perf_counter()
-            comparison, _ = await self._compare(drawn, *_to_compare(texts, index, None))
-            seconds = {**drawn.seconds, "compare": time.perf_counter() - begun}
-            if comparison is None:
-                return replace(drawn, seconds=seconds)
-            generation = _with_usage(drawn.generation, comparison.usage)
-            return replace(drawn, generation=generation, seconds=seconds)
+            if self.choice.is_by_llm(drawn.command):  # the replies are kept for `finish`
+                texts, index = distinct([draw.text for draw in drawn.generation.draws])
+                begun = time.perf_counter()
+                comparison, _ = await self._compare(drawn, texts, index, None)
+                drawn = drawn.after("compare", begun, comparison.usage if comparison else NO_TOKENS)
+            return drawn
 
     async def finish(self, drawn: Samples, candidate: str | None) -> Score:
         """Return the score of samples from `draw`, with a candidate to judge. Raises like `score`."""
-        self._refuse_blank(candidate)
+        _refuse_blank(candidate)
         command = replace(drawn.command, candidate=candidate)
         async with self._checking(command) as checking:
             with self._live.one():
                 return await self._scored(replace(drawn, command=command), checking)
 
     async def _drawn(self, command: ScoreCommand) -> Samples:
-        """Return the samples. Meanwhile the question is embedded and cached: the LLM takes longer."""
-        self._refuse_blank(command.candidate)
+        _refuse_blank(command.candidate)
         begun = time.perf_counter() if command.arrived is None else command.arrived
         chosen = await self.choice.named(command.calibration)
-        if command.as_recommended:
-            command = self._as_recommended(command, chosen)
+        if command.as_recommended and command.generation is not None:
+            number = self.choice.recommended(command, chosen)
+            if number is not None and (number or command.candidate_logprob is not None):
+                command = replace(command, generation=replace(command.generation, num_samples=number))
         started = time.perf_counter()
-        question, embedding = self.choice.question(command, chosen), None
         if command.draws_none:
             assert command.generation is not None
-            await self._embed([] if question is None else [question])
             undrawn = Generation((), "", omitted=self._llm.identity(command.generation).omitted)
-            seconds = {"queue": started - begun, "embed": time.perf_counter() - started}
-            return Samples(command, chosen, undrawn, seconds)
-        if question is not None and command.generation is not None:
-            embedding = asyncio.ensure_future(self._embedder.embed([question]))
-        try:
-            generation = await self._draw(command, chosen)
-            took, queued = time.perf_counter() - started, generation.queued_s
-            seconds = {"queue": started - begun + queued, "generate": max(took - queued, 0.0)}
-            if embedding is not None:
-                # A cancelled embedding would be repeated. Its errors are raised by the call for all texts.
-                await asyncio.wait({embedding})
-                seconds["embed"] = time.perf_counter() - started - took
-            return Samples(command, chosen, generation, seconds)
-        finally:
-            if embedding is not None:
-                embedding.cancel()
-                await asyncio.gather(embedding, return_exceptions=True)
-
-    def _as_recommended(self, command: ScoreCommand, chosen: Calibration | None) -> ScoreCommand:
-        number, judged_alone = self.choice.recommended(command, chosen), command.candidate_logprob is not None
-        if command.generation is None or number is None or (number == 0 and not judged_alone):
-            return command
-        return replace(command, generation=replace(command.generation, num_samples=number))
-
-    async def _read(self, drawn: Samples) -> _Read:
-        command, begun = drawn.command, time.perf_counter()
-        texts, index = distinct([draw.text for draw in drawn.generation.draws])
-        candidate = None if command.candidate is None else command.candidate.strip()
-        question = self.choice.question(command, drawn.chosen)
-        answer_claims = await self._claims.read(command, texts, candidate, len(index))
-        by_llm = self.choice.is_by_llm(command)
-        to_embed = [] if question is None else [question]
-        compared = list[str]()
-        if not command.draws_none:
-            kernel = FACTS if by_llm else self._embedder.kernel
-            known = with_candidate(texts, candidate)
-            compared = await self._maybe_in_thread(
-                _is_slow(known), compared_texts, known, command.question or "", kernel
-            )
-            to_embed = [*compared, *to_embed, *(answer_claims.to_embed() if answer_claims else [])]
-        to_embed = list(dict.fromkeys(to_embed))
-        embedding = self._embed(to_embed)
-        comparison, warnings, seconds = None, list[ScoreWarning](), dict(drawn.seconds)
-        if by_llm:  # concurrently: they wait for different servers
-            comparing = asyncio.ensure_future(self._compare(drawn, *_to_compare(texts, index, candidate)))
-            try:
-                embedded = await embedding
-                all_embedded = time.perf_counter()
-                comparison, warnings = await comparing
-            finally:
-                comparing.cancel()
-                await asyncio.gather(comparing, return_exceptions=True)
-            if comparison is not None:
-                drawn = replace(drawn, generation=_with_usage(drawn.generation, comparison.usage))
-            seconds["compare"] = seconds.get("compare", 0.0) + time.perf_counter() - all_embedded
-            made_by = replace(embedded.made_by, kernel=FACTS)
+            return Samples(command, chosen, undrawn, {"queue": started - begun})
+        if command.num_samples < MIN_SAMPLES and not self.choice.serves_one(command, chosen):
+            raise TooFewSamples(TOO_FEW)
+        if command.generation is None:
+            generation = Generation(supplied_draws(command.samples or (), command.logprobs), model="")
         else:
-            embedded = await embedding
-            all_embedded, made_by = time.perf_counter(), embedded.made_by
-        if comparison is not None or self.choice.is_judged_alone(command):
-            made_by = compared_by(made_by, "" if comparison is None else comparison.model)
-        seconds["embed"] = seconds.get("embed", 0.0) + all_embedded - begun
-        vectors = dict(zip(to_embed, embedded.vectors, strict=True))
-        return _Read(
-            replace(drawn, seconds=seconds),
-            texts,
-            index,
-            candidate,
-            question,
-            answer_claims,
-            compared,
-            vectors,
-            embedded.made_by,
-            made_by,
-            comparison,
-            warnings,
-        )
+            generation = await self._llm.generate(command.generation)
+        took, queued = time.perf_counter() - started, generation.queued_s
+        seconds = {"queue": started - begun + queued, "generate": max(took - queued, 0.0)}
+        draws = usable(generation.draws)
+        generation = replace(generation, draws=draws, num_empty=len(generation.draws) - len(draws))
+        if not draws or (len(draws) < MIN_SAMPLES and not self.choice.serves_one(command, chosen)):
+            raise too_few(generation, command.generation)
+        return Samples(command, chosen, generation, seconds)
 
     @asynccontextmanager
     async def _checking(self, command: ScoreCommand) -> AsyncIterator["asyncio.Task[Checked] | None"]:
@@ -374,12 +284,8 @@ class Scorer:
         if command.candidate is None or is_blank(command.candidate) or command.generation is None:
             yield None
             return
-        checking = asyncio.ensure_future(self._check(command, [command.candidate.strip()]))
-        try:
+        async with _running(self._check(command, [command.candidate.strip()])) as checking:
             yield checking
-        finally:
-            checking.cancel()
-            await asyncio.gather(checking, return_exceptions=True)
 
     async def _check(self, command: ScoreCommand, texts: Sequence[str]) -> Checked:
         """Return the self-checks of texts. It never fails: if P(True) is unknown, a warning says why."""
@@ -407,78 +313,108 @@ class Scorer:
         return Checked(is_asked=True, warnings=[warning("self_check_missing", message)])
 
     async def _scored(self, drawn: Samples, checking: "asyncio.Task[Checked] | None") -> Score:
-        read = await self._read(drawn)
-        begun, command, generation = time.perf_counter(), read.drawn.command, read.drawn.generation
-        evidence = evidence_of(generation.draws, read.index)
-        applied, about = self.choice.serving(command, drawn.chosen, generation, read.made_by, evidence)
-        # The first decision imports scipy, which takes half a second.
-        decides = command.target is not None and applied is not None and bool(applied.calibration.selectors)
-        slow = decides or _is_slow(with_candidate(read.texts, read.candidate))
-        observation, about_samples = await self._maybe_in_thread(
-            slow, self._observation, read, applied, evidence
+        drawn, seen = await self._seen(drawn)
+        begun, command, observation = time.perf_counter(), drawn.command, seen.observation
+        applied, about = self.choice.serving(
+            command, drawn.chosen, drawn.generation, seen.made_by, observation.evidence
         )
-        observed_at = time.perf_counter()
-        checked = Checked()
+        if applied is None and not command.draws_none and len(observation.draws) < MIN_SAMPLES:
+            # An unexpected model answered, or the answer has no log-probability.
+            raise too_few(drawn.generation, command.generation)
+        needs_check = applied is not None and applied.needs_self_check(len(observation.draws))
+        asked_at, checked = time.perf_counter(), Checked()
         if checking is not None:
             checked = await checking
-        elif (
-            command.generation is not None
-            or command.self_check
-            or (applied is not None and applied.needs_self_check(observation.num_samples))
-        ):  # with supplied samples the LLM is called only if need be
-            judged_text = observation.answer if read.candidate is None else read.candidate
-            checked = await self._check(command, [judged_text])
-        checked_s = time.perf_counter() - observed_at
-        judged = await self._maybe_in_thread(
-            slow, self._judged, read, observation, checked, [*about_samples, *read.warnings, *about]
+        elif command.generation is not None or command.self_check or needs_check:
+            # With supplied samples the LLM is called only if need be.
+            checked = await self._check(command, [observation.judged])
+        checked_s = time.perf_counter() - asked_at
+        # The first decision imports scipy, which takes half a second.
+        decides = command.target is not None and applied is not None and bool(applied.calibration.selectors)
+        slow = decides or _is_slow(observation.texts)
+        judgement = await self._maybe_in_thread(
+            slow, judge, observation, applied, command.target, checked.only, checked.by
         )
+        p_value, unusual = await self._maybe_in_thread(slow, _p_value, applied, drawn, seen)
+        judged_s = time.perf_counter() - begun - checked_s
+        about = [*seen.warnings, *about, *checked.warnings, *unusual]
         claims = None
-        if read.answer_claims is not None:
-            claims = await self._claim_scores(read, read.answer_claims, judged.observation)
-        return compose(read, judged, checked, claims, time.perf_counter() - begun - checked_s, checked_s)
+        if seen.answer_claims is not None:
+            claims = await self._claim_scores(drawn, seen, seen.answer_claims)
+        seconds = {**drawn.seconds, "spectrum": judged_s}
+        if checked.is_asked:
+            seconds["self_check"] = checked_s
+        generation = _with_usage(drawn.generation, checked.usage)
+        drawn = replace(drawn, generation=generation, seconds=seconds)
+        return compose(drawn, seen, applied, judgement, checked.only, p_value, about, claims)
 
-    def _judged(
-        self,
-        read: _Read,
-        observation: Observation,
-        checked: Checked,
-        about: Sequence[ScoreWarning],
-    ) -> _Judged:
-        """Judge the candidate and the leading answer. about: warnings so far."""
-        command, candidate, applied = read.drawn.command, read.candidate, observation.applied
-        observation = replace(observation, p_true=checked.only, checked_by=checked.by)
-        p_value, distance_warnings = ood_p_value(
-            applied, read.question, read.vectors, read.drawn.generation.draws, candidate
-        )
-        judgement, about_text = judge(observation, command.target)
-        refusals = find_refusals(read.texts, read.index, candidate, command.question)
-        judgement = without_refusals(judgement, observation.answer, candidate, refusals, command.target)
-        warnings = [*about, *checked.warnings]
-        warnings += [*distance_warnings, *about_text]
-        return _Judged(observation, judgement, p_value, warnings)
+    async def _seen(self, drawn: Samples) -> tuple[Samples, Seen]:
+        """Embed and compare the texts. Return the samples with its time and tokens, and what was seen."""
+        command, generation, begun = drawn.command, drawn.generation, time.perf_counter()
+        texts, index = distinct([draw.text for draw in generation.draws])
+        candidate = None if command.candidate is None else command.candidate.strip()
+        known, question = with_candidate(texts, candidate), command.question or ""
+        by_llm = self.choice.is_by_llm(command)
+        answer_claims = await self._claims.read(command, texts, candidate, len(index))
+        compared, to_embed = list[str](), list[str]()
+        if self.choice.compares_questions(command, drawn.chosen):
+            to_embed = [question]
+        if not command.draws_none:
+            compared = await self._maybe_in_thread(
+                _is_slow(known), compared_texts, known, question, FACTS if by_llm else self._embedder.kernel
+            )
+            to_embed = [*compared, *to_embed, *(answer_claims.to_embed() if answer_claims else [])]
+        to_embed = list(dict.fromkeys(to_embed))
+        comparison, warnings = None, list[ScoreWarning]()
+        if by_llm:  # concurrently: they wait for different servers
+            async with _running(self._compare(drawn, texts, index, candidate)) as comparing:
+                embedded = await self._embed(to_embed)
+                drawn = drawn.after("embed", begun)
+                begun = time.perf_counter()
+                comparison, warnings = await comparing
+            drawn = drawn.after("compare", begun, comparison.usage if comparison else NO_TOKENS)
+        else:
+            embedded = await self._embed(to_embed)
+            drawn = drawn.after("embed", begun)
+        made_by = replace(embedded.made_by, kernel=FACTS) if by_llm else embedded.made_by
+        if comparison is not None or self.choice.is_judged_alone(command):
+            made_by = compared_by(made_by, "" if comparison is None else comparison.model)
+        vectors = dict(zip(to_embed, embedded.vectors, strict=True))
 
-    def _space(self, read: _Read) -> NDArray[np.floating]:
-        """Return the vectors (n, d) of the distinct answers and the candidate for the kernel."""
-        question = read.drawn.command.question or ""
-        space = np.array([read.vectors[text] for text in read.compared], dtype=np.float32)
-        if read.made_by.kernel == PAPER:
-            return space
-        known = with_candidate(read.texts, read.candidate)
-        kernel = kernel_matrix(read_texts(known, read.compared, question, len(read.texts)), space)
-        if read.comparison is None:
-            return realize(kernel)
-        compared = with_comparison(kernel, read.comparison.same)
-        return realize_first(compared, len(read.texts))
+        def observed() -> tuple[Observation, list[ScoreWarning]]:
+            if command.draws_none:
+                assert candidate is not None and command.candidate_logprob is not None
+                alone = observe_alone(
+                    candidate, command.candidate_logprob, made_by.dimension, command.question
+                )
+                return alone, []
+            same = None if comparison is None else comparison.same
+            rows = np.array([vectors[text] for text in compared], dtype=np.float32)
+            kernel = kernel_of(known, compared, rows, made_by.kernel, question, len(texts), same)
+            found = observe(
+                generation.draws, index, texts, candidate, kernel, made_by.dimension, command.question
+            )
+            return found, indistinct_answers(found, compared)
+
+        observation, about = await self._maybe_in_thread(_is_slow(known), observed)
+        about += [*_truncated(drawn), *warnings]
+        return drawn, Seen(observation, vectors, embedded.made_by, made_by, answer_claims, about)
 
     async def _compare(
-        self, drawn: Samples, texts: Sequence[str], order: Sequence[int]
+        self, drawn: Samples, texts: Sequence[str], index: NDArray[np.int_], candidate: str | None
     ) -> tuple[Comparison | None, list[ScoreWarning]]:
-        """Return the LLM's comparisons of the answers; None and a warning if they fail or are late."""
-        request = drawn.command.generation
+        """Return the LLM's comparisons of the answers; None and a warning if they fail or are late.
+
+        The candidate is compared first, then the answers, the more frequent first.
+        """
+        request, known = drawn.command.generation, with_candidate(texts, candidate)
+        order = np.argsort(-np.bincount(index, minlength=len(texts)), kind="stable").tolist()
+        if candidate is not None:
+            order.insert(0, known.index(candidate))
         try:
             comparison = await self._comparer.compare(
                 drawn.command.question or "",
-                texts,
+                known,
                 order,
                 model=None if request is None else request.model,
                 priority=Priority.LIVE if request is None else request.priority,
@@ -492,48 +428,16 @@ class Scorer:
         message = f"The answers are compared without the LLM. {why}"
         return None, [warning("comparison_missing", message)]
 
-    def _observation(
-        self, read: _Read, applied: ServedCalibration | None, evidence: Evidence | None
-    ) -> tuple[Observation, list[ScoreWarning]]:
-        """Return the observation of the score, and warnings about the samples."""
-        texts, index, generation = read.texts, read.index, read.drawn.generation
-        command, dimension = read.drawn.command, read.made_by.dimension
-        if command.draws_none:
-            assert read.candidate is not None and command.candidate_logprob is not None
-            return of_candidate(generation, read.candidate, command.candidate_logprob, dimension, applied), []
-        if applied is None and len(index) < MIN_SAMPLES:
-            # An unexpected model answered, or the answer has no log-probability.
-            raise too_few(generation, command.generation)
-        space = self._space(read)
-        own = space[: len(texts)]  # a candidate that is not among the answers is not part of the spectrum
-        found = spectrum(own, np.bincount(index, minlength=len(texts)), dimension=dimension)
-        observation = Observation(
-            generation,
-            texts,
-            index,
-            read.candidate,
-            read.compared,
-            space,
-            found,
-            applied,
-            evidence,
-        )
-        return observation, sample_warnings(observation, command)
-
-    async def _claim_scores(
-        self, read: _Read, answer_claims: AnswerClaims, observation: Observation
-    ) -> ClaimScores:
+    async def _claim_scores(self, drawn: Samples, seen: Seen, answer_claims: AnswerClaims) -> ClaimScores:
         """Return the claims of the judged text."""
-        drawn, command, chosen = read.drawn, read.drawn.command, read.drawn.chosen
-        judged = observation.answer if read.candidate is None else read.candidate
+        command, chosen, judged = drawn.command, drawn.chosen, seen.observation.judged
         texts = [draw.text for draw in drawn.generation.draws]
         if command.candidate is None and judged in texts and len(texts) > MIN_SAMPLES:
             texts.remove(judged)  # the judged text would support its own claims
-        matcher = await self._claims.matcher(answer_claims, judged, texts, read.vectors)
         calibration, warnings = None, list[ScoreWarning]()
         if not answer_claims.is_json(judged):
             calibration, about = self.choice.fitting(
-                command, chosen, drawn.generation, read.embedder, unit="claim"
+                command, chosen, drawn.generation, seen.embedder, unit="claim"
             )
             warnings += [warning_ for warning_ in about if warning_.code == "calibration_mismatch"]
         if calibration is not None and command.draws_none and 0 not in calibration.selectors:
@@ -541,29 +445,21 @@ class Scorer:
         applied = None if calibration is None else applied_to(calibration, len(texts))
         if calibration is not None and applied is None:
             warnings += [mismatch(calibration, ["num_samples"])]
-        _, distance_warnings = await self._maybe_in_thread(
-            _is_slow([*read.texts, judged]),
-            ood_p_value,
-            applied,
-            read.question,
-            read.vectors,
-            drawn.generation.draws,
-            judged,
-        )
-        to_check = self._claims.to_check(answer_claims, judged, texts, applied)
-        checked = await self._check(command, to_check)
+        slow = _is_slow([*seen.observation.texts, judged])
+        _, unusual = await self._maybe_in_thread(slow, _p_value, applied, drawn, seen)
+        checked = await self._check(command, self._claims.to_check(answer_claims, judged, texts, applied))
         needed = None if applied is None else applied.calibration.fingerprint.self_check
         scores = await self._claims.scores(
             command,
             answer_claims,
             judged,
             texts,
-            matcher,
-            read.embedder.dimension,
+            seen.vectors,
+            seen.embedder.dimension,
             applied,
             checked.p_true if checked.by == needed else (),
         )
-        about = [*distance_warnings, *warnings, *checked.warnings]
+        about = [*unusual, *warnings, *checked.warnings]
         return replace(scores, warnings=[*scores.warnings, *about], usage=checked.usage)
 
     async def _maybe_in_thread(
@@ -571,25 +467,6 @@ class Scorer:
     ) -> T:
         """Return the result of `work`, computed in a thread if `slow`."""
         return await self._threads.run(work, *args, **kwargs) if slow else work(*args, **kwargs)
-
-    def _refuse_blank(self, candidate: str | None) -> None:
-        if candidate is not None and is_blank(candidate):
-            msg = "must not be blank"
-            raise InvalidRequest(f"candidate: {msg}", [{"loc": ["body", "candidate"], "msg": msg}])
-
-    async def _draw(self, command: ScoreCommand, chosen: Calibration | None) -> Generation:
-        if command.num_samples < MIN_SAMPLES and not self.choice.serves_one(command, chosen):
-            raise TooFewSamples(TOO_FEW)
-        if command.generation is None:
-            all_draws = Generation(supplied_draws(command.samples or (), command.logprobs), model="")
-        else:
-            all_draws = await self._llm.generate(command.generation)
-        draws = usable(all_draws.draws)
-        generation = replace(all_draws, draws=draws, num_empty=len(all_draws.draws) - len(draws))
-        count = len(draws)
-        if count == 0 or (count < MIN_SAMPLES and not self.choice.serves_one(command, chosen)):
-            raise too_few(generation, command.generation)
-        return generation
 
     async def _embed(self, texts: Sequence[str]) -> Embedded:
         """Embed the texts. With no text to embed, the embedder's identity may first need a health check."""
@@ -600,18 +477,41 @@ class Scorer:
         return await self._embedder.embed(texts)
 
 
-def _to_compare(
-    texts: Sequence[str], index: Sequence[int] | NDArray[np.int_], candidate: str | None
-) -> tuple[list[str], list[int]]:
-    """Return the distinct answers and the candidate, and the order in which they are compared.
+@asynccontextmanager
+async def _running(work: Coroutine[Any, Any, T]) -> AsyncIterator["asyncio.Task[T]"]:
+    """Run work while the context is open, and cancel it at the end."""
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
-    The candidate is first. The answers follow, the more frequent first.
-    """
-    known, counts = with_candidate(texts, candidate), np.bincount(index, minlength=len(texts))
-    order = np.argsort(-counts, kind="stable").tolist()
-    if candidate is not None:
-        order.insert(0, known.index(candidate))
-    return known, order
+
+def _refuse_blank(candidate: str | None) -> None:
+    if candidate is not None and is_blank(candidate):
+        msg = "must not be blank"
+        raise InvalidRequest(f"candidate: {msg}", [{"loc": ["body", "candidate"], "msg": msg}])
+
+
+def _p_value(
+    applied: ServedCalibration | None, drawn: Samples, seen: Seen
+) -> tuple[float | None, list[ScoreWarning]]:
+    vector = seen.vectors.get(drawn.command.question or "")
+    return p_value(applied, vector, drawn.generation.draws, seen.observation.judged)
+
+
+def _truncated(drawn: Samples) -> list[ScoreWarning]:
+    """Return a warning if at least `TRUNCATED_SHARE` of the drawn answers are cut by max_tokens."""
+    draws, request = drawn.generation.draws, drawn.command.generation
+    cut = sum(draw.truncated for draw in draws)
+    if request is None or not draws or cut < TRUNCATED_SHARE * len(draws):
+        return []
+    message = (
+        f"{cut} of {len(draws)} answers were cut by max_tokens ({request.sampling.max_tokens}); the score is "
+        "based on their beginnings. Allow more tokens, or ask the model for shorter answers."
+    )
+    return [warning("truncated_samples", message)]
 
 
 def _with_usage(generation: Generation, further: Usage) -> Generation:
@@ -630,59 +530,67 @@ def _is_slow(texts: Sequence[str]) -> bool:
 
 
 def compose(
-    read: _Read,
-    judged: _Judged,
-    checked: Checked,
+    drawn: Samples,
+    seen: Seen,
+    applied: ServedCalibration | None,
+    judgement: Judgement,
+    p_true: float | None,
+    ood_p_value: float | None,
+    warnings: list[ScoreWarning],
     claims: ClaimScores | None,
-    judged_s: float,
-    checked_s: float,
 ) -> Score:
-    """Return the score. judged_s: time after embedding without the wait for the self-check, checked_s."""
-    command, generation = read.drawn.command, read.drawn.generation
-    observation, judgement = judged.observation, judged.judgement
-    applied, warnings = observation.applied, [*judged.warnings]
-    generation = _with_usage(generation, checked.usage)
-    seconds = {**read.drawn.seconds, "spectrum": judged_s}
-    if checked.is_asked:
-        seconds["self_check"] = checked_s
-    laps = {stage: round(1000 * took, 3) for stage, took in seconds.items()}
+    """Return the score. p_true: the self-check of the judged text. claims: None if not scored by claim."""
+    command, generation, observation = drawn.command, drawn.generation, seen.observation
+    laps = {stage: round(1000 * took, 3) for stage, took in drawn.seconds.items()}
     if command.generation is None:
         laps.pop("generate", None)
     texts = [draw.text for draw in generation.draws]
-    claim_fields: dict[str, Any] = {}
+    values: dict[str, Any] = {}
+    if texts:
+        served, raw = judgement.served, judgement.raw
+        values = {
+            "lambda_max": served.lambda_max,
+            "entropy": served.entropy,
+            "entropy_normalized": served.entropy_normalized(len(texts)),
+            "uncalibrated": SpectrumValues.model_construct(lambda_max=raw.lambda_max, entropy=raw.entropy),
+            "evidence": observation.evidence,
+        }
+    else:
+        of_spectrum = ("lambda_max", "entropy", "entropy_normalized", "uncalibrated", "evidence")
+        values = dict.fromkeys(of_spectrum)
     if claims is not None:
         known = {warning_.code for warning_ in warnings}
-        warnings += [warning_ for warning_ in claims.warnings if warning_.code not in known]
+        warnings = warnings + [warning_ for warning_ in claims.warnings if warning_.code not in known]
         generation = _with_usage(generation, claims.usage)
-        claim_fields = {
-            "claims": claims.claims,
-            "claims_calibration": claims.calibration,
-        }
+        values |= {"claims": claims.claims, "claims_calibration": claims.calibration}
     score = Score.model_construct(
         id=new_id("scr"),
-        answer=observation.answer,
+        answer=observation.leaders[0],
         probability_correct=judgement.probability_correct,
         candidate=judgement.candidate,
-        self_check=checked.only,
+        self_check=p_true,
         decision=judgement.decision,
         calibrated=applied is not None and (bool(texts) or judgement.unavailable_reason is None),
         calibration=None if applied is None else applied.used,
-        ood_p_value=judged.ood_p_value,
+        ood_p_value=ood_p_value,
         warnings=warnings,
         model=generation.model or None,
-        embedder=read.made_by.name,
-        kernel=read.made_by.kernel,
+        embedder=seen.made_by.name,
+        kernel=seen.made_by.kernel,
         num_samples=len(texts),
+        num_distinct=len(observation.texts) if texts else 0,
         num_refusals=judgement.num_refusals,
         num_truncated=sum(draw.truncated for draw in generation.draws),
         num_empty=generation.num_empty,
+        modes=[*judgement.modes] if texts else [],
         samples=texts,
-        timings_ms=Timings.model_construct(None, **laps, total=round(1000 * sum(seconds.values()), 3)),
+        timings_ms=Timings.model_construct(None, **laps, total=round(1000 * sum(drawn.seconds.values()), 3)),
         usage=_usage(generation),
-        **_values(observation, generation),
-        **claim_fields,
+        **values,
     )
-    score._judgement = judgement
+    score._num_agreeing = judgement.num_agreeing
+    score._unavailable_reason = judgement.unavailable_reason
+    score._is_refused = judgement.is_refused
     return score
 
 
@@ -694,20 +602,3 @@ def _usage(generation: Generation) -> TokenUsage | None:
     return TokenUsage.model_construct(
         prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens
     )
-
-
-def _values(observation: Observation, generation: Generation) -> dict[str, Any]:
-    """Return the fields of a score that describe the samples and their spectrum."""
-    if not observation.num_samples:
-        of_spectrum = ("lambda_max", "entropy", "entropy_normalized", "uncalibrated")
-        return dict.fromkeys((*of_spectrum, "evidence")) | {"num_distinct": 0, "modes": []}
-    served, raw = observation.served, observation.raw
-    return {
-        "lambda_max": served.lambda_max,
-        "entropy": served.entropy,
-        "entropy_normalized": served.entropy_normalized(len(generation.draws)),
-        "uncalibrated": SpectrumValues.model_construct(lambda_max=raw.lambda_max, entropy=raw.entropy),
-        "evidence": observation.evidence,
-        "num_distinct": len(observation.texts),
-        "modes": list(observation.modes),
-    }

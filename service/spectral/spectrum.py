@@ -15,7 +15,7 @@ answers drawn, p_i and q served.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -299,6 +299,7 @@ class TemperatureMap(_SingleByBatch):
 
     temperature: float
     eps: float = DEFAULT_EPS
+    depolarization: ClassVar[float] = 0.0  # of the served spectrum
 
     def __post_init__(self) -> None:
         _require(math.isfinite(self.temperature) and self.temperature > 0, "temperature must be positive")
@@ -383,6 +384,20 @@ class Identity:
     ) -> tuple[Floats, Floats]:
         """Return log p, log q of `TemperatureMap(1, eps)`."""
         return TemperatureMap(1.0, self.eps).log_fitted(log_eigenvalues, rank, dimension)
+
+
+def serve(spectrum: Spectrum, temperature: float = 1.0, depolarization: float = 0.0) -> ServedSpectrum:
+    """Return the spectrum (1 - g) D^(1/T) / tr D^(1/T) + g I/d. T = 1 and g = 0 is the raw spectrum.
+
+    temperature: T > 0. depolarization: g in [0, 1). In logarithms, so that nothing underflows at a small T.
+    """
+    scores = np.log(spectrum.eigenvalues) / temperature
+    scores -= scores.max()
+    scores -= np.log(np.exp(scores).sum())
+    null = depolarization / spectrum.dimension
+    with np.errstate(divide="ignore"):
+        values = np.exp(np.logaddexp(math.log1p(-depolarization) + scores, np.log(null)))
+    return ServedSpectrum(values, null, spectrum.dimension - values.size)
 
 
 TIE = 1e-9  # of squared lengths: batched and single computations differ in their last bits

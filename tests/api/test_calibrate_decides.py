@@ -12,7 +12,7 @@ import pytest
 from service.app import create_app
 from service.embedding.port import Embedded
 from service.report.words import answers_drawn
-from service.scoring.judging import percent
+from service.scoring.judge import percent
 from service.settings import Settings
 from tests.support.decisions import judged_rows, vectors_of
 from tests.support.fakes import FakeEmbedder, FakeLLM

@@ -80,7 +80,7 @@ async def test_unlike_question_or_length_is_reported(tmp_path: Path) -> None:
         like = await scored(http, prompt=LIKE)
         assert like["ood_p_value"] >= 0.02 and not is_warned(like)
         assert like["decision"]["action"] == "answer"
-        assert (LIKE,) in embedder.calls  # while the LLM drew
+        assert LIKE in embedder.calls[-1]  # together with the answers
         for prompt in (CODE, ESSAY):
             score = await scored(http, prompt=prompt)
             assert score["ood_p_value"] < 0.02 and is_warned(score), prompt

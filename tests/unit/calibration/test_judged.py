@@ -10,13 +10,14 @@ from service.calibration.calibration import answer_features
 from service.calibration.labels import LabelledRows
 from service.calibration.material import DevSet, all_texts, assemble
 from service.calibration.rows import DevRow
-from service.embedding.port import distinct
-from service.llm.port import Draw, Generation
+from service.embedding.port import PAPER, distinct, with_candidate
+from service.llm.port import Draw
 from service.scoring.choice import ServedCalibration
-from service.scoring.judging import evidence_of, find_modes, judge, of_candidate
+from service.scoring.judge import judge
+from service.scoring.observation import kernel_of, observe, observe_alone
 from service.spectral.correctness_model import AGREEMENT, sigmoid
 from service.spectral.evidence import EvidenceMap
-from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap, born_probability_of, spectrum
+from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap, born_probability, serve
 from tests.support.calibrations import calibration
 from tests.support.decisions import selector
 from tests.support.first_answers import first_answers
@@ -55,19 +56,16 @@ def scored(row: DevRow, m: int, map_: EvidenceMap | DepolarizedMap | Temperature
     """Return the data of a score by the first m answers: a spectrum, the map's eigenvalues and p(y)."""
     texts, index = distinct([draw.text for draw in row.draws[:m]])
     answer = None if row.answer is None else row.answer.strip()
-    vectors = vectors_of(distinct([*texts, *TEXTS, "Metz"])[0])
-    spectrum_ = spectrum(vectors[: len(texts)], np.bincount(index), dimension=D)
-    evidence = evidence_of(row.draws[:m], index)
+    known = with_candidate(texts, answer)
+    kernel = kernel_of(known, known, vectors_of(known), PAPER)
+    seen = observe(row.draws[:m], index, texts, answer, kernel, D, None)
     served_by = map_
     if isinstance(map_, EvidenceMap):
-        assert evidence is not None
-        served_by = map_.at(evidence.missing_mass)
+        assert seen.evidence is not None
+        served_by = map_.at(seen.evidence.missing_mass)
     assert not isinstance(served_by, EvidenceMap)
-    served = served_by.serve(spectrum_.eigenvalues, D)
-    if answer is None:
-        answer = find_modes(spectrum_, served, texts, index)[0].answer
-    text = vectors[distinct([*texts, *TEXTS, "Metz"])[0].index(answer)]
-    p = born_probability_of(spectrum_, served, vectors[: len(texts)], text).probability
+    served = serve(seen.spectrum, served_by.temperature, served_by.depolarization)
+    p = born_probability(seen.spectrum, served, seen.cosines(seen.judged)).probability
     columns = answer_features(served.lambda_max, p)
     return {name: float(np.asarray(value)) for name, value in columns.items()}
 
@@ -110,8 +108,8 @@ def test_text_judged_by_itself_has_the_features_of_a_score(
         row = made.rows[position]
         total = row.draws[0].total_logprob if row.answer is None else row.answer_logprob
         applied = ServedCalibration(replace(calibration(), selectors={0: selector(map_)}), None)
-        observation = of_candidate(Generation((), 0, ""), row.answer or "", total, D, applied)
-        judgement, _ = judge(observation, None)
+        assert total is not None
+        judgement = judge(observe_alone(row.answer or "x", total, D, None), applied, None)
         expected = float(sigmoid(np.asarray(columns[AGREEMENT])[i]))
         assert judgement.probability_correct == pytest.approx(expected, rel=1e-12)
 

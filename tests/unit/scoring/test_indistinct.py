@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from service.embedding.local import SentenceTransformerEmbedder
+from service.embedding.port import PAPER
+from service.llm.port import Draw
 from service.llm.weights import MINILM, find
-from service.scoring.judging import num_indistinct
+from service.scoring.observation import indistinct_answers, kernel_of, observe
 from service.scoring.score import Score, ScoreCommand
 from service.scoring.scorer import Scorer
 from tests.support.calibrations import Active
@@ -21,14 +23,27 @@ WEIGHTS = Path(
 SAME, OTHER = [1.0, 0.0], [0.0, 1.0]
 
 
-def count(*pairs: tuple[str, list[float]]) -> int:
+def messages(*pairs: tuple[str, list[float]], candidate: bool = False) -> list[str]:
     texts, vectors = zip(*pairs, strict=True)
-    return num_indistinct(texts, np.array(vectors, dtype=np.float32))
+    count = len(texts) - candidate
+    seen = observe(
+        [Draw(text) for text in texts[:count]],
+        np.arange(count),
+        texts[:count],
+        texts[-1] if candidate else None,
+        kernel_of(texts, texts, np.array(vectors, dtype=np.float32), PAPER),
+        2,
+        None,
+    )
+    return [warning.message for warning in indistinct_answers(seen, texts)]
 
 
 def test_different_texts_with_one_vector_are_counted() -> None:
-    assert count(("👍", SAME), ("👎", SAME), ("Paris", OTHER)) == 2
-    assert count(("yes", SAME), ("no", OTHER)) == 0
+    [message] = messages(("👍", SAME), ("👎", SAME), ("Paris", OTHER))
+    assert "2 of the 3 distinct answers" in message
+    assert messages(("yes", SAME), ("no", OTHER)) == []
+    [message] = messages(("👍", SAME), ("Paris", OTHER), ("👎", SAME), candidate=True)
+    assert "the candidate" in message
 
 
 @pytest.mark.weights

@@ -1,31 +1,29 @@
 """Parts of a score: chosen calibration, modes, warnings, deadline and timings."""
 
-import asyncio
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from service.embedding.port import Embedded
+from service.embedding.port import PAPER
 from service.errors import DeadlineExceeded
-from service.llm.port import Generation, GenerationRequest, Message, Sampling, WirePrompt
-from service.scoring.judging import find_modes
+from service.llm.port import Draw, Generation, GenerationRequest, Message, Sampling, WirePrompt
+from service.scoring.judge import find_modes
+from service.scoring.observation import kernel_of, observe
 from service.scoring.score import Mode, ScoreCommand
 from service.scoring.scorer import Scorer
-from service.spectral.conformal import ConformalReference
-from service.spectral.spectrum import Identity, Spectrum, spectrum
-from tests.support.calibrations import Active, calibration
+from service.spectral.spectrum import Spectrum, serve
+from tests.support.calibrations import Active
 from tests.support.fakes import FakeEmbedder, FakeLLM
 
 
-def modes_of(vectors: list[list[float]], index: list[int]) -> tuple[Spectrum, tuple[Mode, ...]]:
-    spectrum_ = spectrum(np.array(vectors), np.bincount(index))
+def modes_of(vectors: list[list[float]], index: list[int]) -> tuple[Spectrum, list[Mode]]:
     texts = [chr(ord("a") + i) for i in range(len(vectors))]
-    served = Identity().serve(spectrum_.eigenvalues, spectrum_.dimension)
-    return spectrum_, find_modes(spectrum_, served, texts, np.array(index))
+    kernel, draws = kernel_of(texts, texts, vectors, PAPER), [Draw(texts[i]) for i in index]
+    seen = observe(draws, np.array(index), texts, None, kernel, len(vectors[0]), None)
+    return seen.spectrum, find_modes(seen, serve(seen.spectrum))
 
 
 def test_most_frequent_answer_represents_a_mode() -> None:
@@ -93,27 +91,3 @@ async def test_waiting_for_the_llm_counts_as_queueing() -> None:
     assert score.timings_ms.generate == 0.0  # never less, for any report of an LLM
     assert score.timings_ms.queue > 0.0
     assert sum(ms or 0.0 for _, ms in score.timings_ms) == pytest.approx(2 * score.timings_ms.total, abs=0.01)
-
-
-class Slow(FakeEmbedder):
-    """An embedder that takes longer than the LLM."""
-
-    made: tuple[str, ...] = ()
-
-    async def embed(self, texts: Sequence[str]) -> Embedded:
-        await asyncio.sleep(0.05)
-        embedded_ = await super().embed(texts)
-        self.made += tuple(texts)
-        return embedded_
-
-
-async def test_embedding_of_the_question_is_not_cut_by_the_answers() -> None:
-    embedder = Slow()
-    command_ = ScoreCommand(GenerationRequest(2, Sampling(), prompt="Who?"))
-    reference = ConformalReference(np.eye(1, 64, dtype=np.float32), np.ones((1, 2), dtype=np.int32))
-    score = await Scorer(FakeLLM(), embedder, Active(replace(calibration(), reference=reference))).score(
-        command_
-    )
-    assert embedder.made[0] == "Who?"
-    assert score.timings_ms.generate is not None
-    assert score.timings_ms.embed > score.timings_ms.generate

@@ -1,0 +1,153 @@
+"""What was seen of a question: its answers, a candidate, their kernel and spectrum (method, section 1)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from service.claims.kernel import kernel_matrix, read_texts, realize_first, with_comparison
+from service.claims.refusals import essence, is_refusal
+from service.embedding.port import PAPER, Kernel, log_probabilities, with_candidate
+from service.llm.port import Draw
+from service.scoring.score import Evidence, ScoreWarning, warning
+from service.spectral.evidence import mean_log_probability, missing_mass
+from service.spectral.spectrum import Spectrum, spectrum_from_gram, unit_rows
+
+Floats = NDArray[np.float64]
+EQUAL = 1 - 1e-6  # kernel of two texts that the embedder cannot distinguish
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Observation:
+    """The answers to a question, and an optional candidate.
+
+    draws: m answers. texts: the k distinct ones; index: (m,), the position of each answer in them. Without
+    answers, the candidate takes the place of the only one, with its own log-probability. kernel: (n, n), of
+    the texts and, last, of a candidate that is not among them; spectrum: of the texts. nearest: (m,), the
+    eigenvector that lies closest to each answer. leaders: the text that lies closest to each eigenvector.
+    evidence: of the answers, None if one has no log-probability. refusals: the texts without content, and the
+    candidate if it has none.
+    """
+
+    draws: Sequence[Draw]
+    texts: Sequence[str]
+    index: NDArray[np.int_]
+    candidate: str | None
+    kernel: Floats
+    spectrum: Spectrum
+    nearest: NDArray[np.int_]
+    leaders: Sequence[str]
+    evidence: Evidence | None
+    refusals: frozenset[str]
+
+    @property
+    def judged(self) -> str:
+        """The text that is judged: the candidate or, without one, the leading answer."""
+        return self.leaders[0] if self.candidate is None else self.candidate
+
+    def cosines(self, text: str) -> Floats:
+        """Return the kernel (k,) of a text or the candidate with each text."""
+        place = self.texts.index(text) if text in self.texts else -1
+        return self.kernel[place, : len(self.texts)]
+
+
+def kernel_of(
+    texts: Sequence[str],
+    compared: Sequence[str],
+    embeddings: ArrayLike,
+    kernel: Kernel,
+    question: str = "",
+    num_drawn: int | None = None,
+    same: Floats | None = None,
+) -> Floats:
+    """Return the kernel (n, n) of texts that answer a question.
+
+    compared: the `compared_texts`; embeddings: (n, d) of these. num_drawn: number of drawn texts, which come
+    first (None: all). same: P(same) of each pair (n, n) by an LLM, NaN where it is not known.
+    """
+    if kernel == PAPER:
+        rows = unit_rows(embeddings)
+        return rows @ rows.T
+    count = len(texts) if num_drawn is None else num_drawn
+    by_facts = kernel_matrix(read_texts(texts, compared, question, count), embeddings)
+    if same is None:
+        return by_facts
+    realized = realize_first(with_comparison(by_facts, same), count)  # P(same) need not be a kernel
+    return realized @ realized.T
+
+
+def observe(
+    draws: Sequence[Draw],
+    index: NDArray[np.int_],
+    texts: Sequence[str],
+    candidate: str | None,
+    kernel: Floats,
+    dimension: int,
+    question: str | None,
+) -> Observation:
+    """Return the observation of answers and a candidate. dimension: of the embeddings, d."""
+    count = len(texts)
+    found = spectrum_from_gram(kernel[:count, :count], np.bincount(index, minlength=count), dimension)
+    evidence = None
+    if (totals := log_probabilities(draws)) is not None:
+        evidence = Evidence(
+            missing_mass=missing_mass(totals, index), mean_logprob=mean_log_probability(totals)
+        )
+    refusals = frozenset(text for text in with_candidate(texts, candidate) if is_refusal(text, question))
+    squares = np.square(found.projections)
+    counts = np.bincount(index, minlength=count)
+    # Squares within 1e-9 are equal up to rounding: the most frequent answer leads.
+    leads = np.where(squares >= squares.max(axis=0) - 1e-9, counts[:, None], -1).argmax(axis=0)
+    return Observation(
+        draws,
+        texts,
+        index,
+        candidate,
+        kernel,
+        found,
+        squares.argmax(axis=1)[index],
+        [texts[i] for i in leads.tolist()],
+        evidence,
+        refusals,
+    )
+
+
+def observe_alone(
+    candidate: str, log_probability: float, dimension: int, question: str | None
+) -> Observation:
+    """Return the observation without answers, by the candidate's own log-probability in nats."""
+    alone = [Draw(candidate, total_logprob=log_probability)]
+    index = np.zeros(1, dtype=np.int_)
+    seen = observe(alone, index, [candidate], candidate, np.ones((1, 1)), dimension, question)
+    return replace(seen, draws=())
+
+
+def indistinct_answers(observation: Observation, compared: Sequence[str]) -> list[ScoreWarning]:
+    """Return warnings if the embedder cannot distinguish texts that say something else.
+
+    compared: the `compared_texts`. Texts that differ only in case, accents, spaces and punctuation say the
+    same.
+    """
+    count, kernel, warnings = len(observation.texts), observation.kernel, list[ScoreWarning]()
+    essence_of = cache(essence)
+    # Only above the diagonal: each pair once.
+    first, second = np.nonzero(np.triu(kernel[:count, :count] > EQUAL, 1))
+    pairs = zip(first.tolist(), second.tolist(), strict=True)
+    alike = {i for pair in pairs for i in pair if len({essence_of(compared[j]) for j in pair}) > 1}
+    if alike:
+        message = (
+            f"The embedder cannot distinguish {len(alike)} of the {count} distinct answers from answers that "
+            "say something else (unknown characters, or texts equal up to its input limit). They count as "
+            "agreement."
+        )
+        warnings.append(warning("indistinct_answers", message))
+    near = np.flatnonzero(kernel[-1, :count] > EQUAL).tolist() if len(kernel) > count else []
+    if any(essence_of(compared[i]) != essence_of(compared[-1]) for i in near):
+        message = (
+            "The embedder cannot distinguish the candidate from an answer that says something else (unknown "
+            "characters, or texts equal up to its input limit). The candidate is judged like that answer."
+        )
+        warnings.append(warning("indistinct_answers", message))
+    return warnings
