@@ -152,14 +152,14 @@ class World:
         return Judged(made[0], made[1], self.right, none, "given", np.arange(size), groups)
 
     def matched(self) -> Judged:
-        def against(match: MatchedClaim, target: Floats) -> Overlaps:
-            return Overlaps(match.outcomes @ match.outcomes.T, target[None] @ match.outcomes.T, match.index)
+        def against(match: MatchedClaim, row: int) -> Overlaps:
+            """Return the overlaps of the claim (row k) or the reference (row k + 1, 0 where none speaks)."""
+            k = match.num_outcomes
+            of_row = match.kernel[row : row + 1, :k] if row < len(match.kernel) else np.zeros((1, k))
+            return Overlaps(match.kernel[:k, :k], of_row, match.index)
 
-        unsaid = [np.eye(match.claim.size)[-1] for match in self.matches]
-        references = [match.reference for match in self.matches]
-        targets = [away if known is None else known for known, away in zip(references, unsaid, strict=True)]
-        rows = [against(match, target) for match, target in zip(self.matches, targets, strict=True)]
-        return self.judged([against(match, match.claim) for match in self.matches], rows, self.group)
+        texts = [against(match, match.num_outcomes) for match in self.matches]
+        return self.judged(texts, [against(m, m.num_outcomes + 1) for m in self.matches], self.group)
 
     def _plain(self, texts_of_rows: Sequence[tuple[str, str, list[str]]]) -> Judged:
         """Judge each text by whole answers, like short ones. Rows are (text, reference, samples)."""

@@ -37,7 +37,7 @@ from service.claims.segments import Segment, claims
 from service.scoring.claims import Outcomes, claim_logprobs, outcomes_of
 from service.spectral.reliability import auroc, resampled_aurocs
 from service.spectral.resampling import ResampleCounts
-from service.spectral.spectrum import Identity, Spectrum, born_probability, spectrum
+from service.spectral.spectrum import Spectrum, born_probability, serve, spectrum
 from tests.support.vllm import ENVIRONMENT, serve_command
 
 TEMPERATURE, MAX_TOKENS, SIZES, RESAMPLES = 0.7, 160, (3, 5, 10), 1000
@@ -142,9 +142,7 @@ class World:
         matcher = Matcher([claim.text for claim in judged], table, self._vectors, question=question)
         matches = list(matcher.matches())
         outcomes = [*outcomes_of(matches, self._dimension)]
-        served = [
-            Identity().serve(outcome.spectrum.eigenvalues, outcome.spectrum.dimension) for outcome in outcomes
-        ]
+        served = [serve(outcome.spectrum) for outcome in outcomes]
         self._add("nearest sentences: p(y)", self._born_of(outcomes))
         self._add("nearest sentences: lambda_max", [raw.lambda_max for raw in served])
         self._add("entropy", [raw.entropy for raw in served])
@@ -152,11 +150,10 @@ class World:
         self._add("mean best cosine", [float(np.maximum(match.cosines, 0).mean()) for match in matches])
 
     def _born_of(self, outcomes: Sequence[Outcomes]) -> list[float]:
-        return [outcome.born(Identity())[0].probability for outcome in outcomes]
+        return [outcome.born()[0] for outcome in outcomes]
 
     def _born(self, spectrum: Spectrum, cosines: Floats) -> float:
-        served = Identity().serve(spectrum.eigenvalues, spectrum.dimension)
-        return born_probability(spectrum, served, cosines).probability
+        return born_probability(spectrum, serve(spectrum), cosines).probability
 
     def _score_whole(self, answer: str, drawn: Sequence[str], count: int) -> None:
         vectors = np.stack([self._vectors[text] for text in drawn]).astype(np.float64)

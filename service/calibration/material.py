@@ -370,8 +370,9 @@ def claim_matcher(row: DevRow, sentences: Sentences, vectors: Vectors) -> Matche
 def _answers(row: DevRow, matched: Iterable[MatchedClaim]) -> Iterator[tuple[Answers, Floats]]:
     """Yield, for each claim, the matched answers with its reference, and the vector (k,) of the claim."""
     for claim, match in zip(row.claims, matched, strict=True):
-        reference = match.reference
-        if reference is None:
-            unsaid = np.eye(match.claim.size)[-1]
-            reference = match.claim if claim.correct else unsaid
-        yield Answers(match.outcomes, match.index, reference[None]), match.claim
+        size, k = len(match.kernel), match.num_outcomes
+        # Another coordinate for an outcome that no drawn answer has.
+        vectors = np.concatenate([realize(match.kernel), np.zeros((size, 1))], axis=1)
+        own = vectors[k] if claim.correct else np.eye(size + 1)[-1]
+        reference = vectors[-1] if match.has_reference else own
+        yield Answers(vectors[:k], match.index, reference[None]), vectors[k]

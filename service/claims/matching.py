@@ -20,7 +20,6 @@ from service.claims.kernel import (
     kernel_matrix,
     quantities_of,
     read_texts,
-    realize,
 )
 from service.spectral.spectrum import unit_rows
 
@@ -49,20 +48,24 @@ class Support:
 class MatchedClaim:
     """A claim compared with m drawn answers.
 
-    outcomes: (k, m + 3), unit vectors of the distinct sentences that speak of the claim, then of each silent
-    answer. index: (m,), the outcome of each answer. claim: (m + 3,). reference: (m + 3,), of the nearest
-    reference; None if none speaks of the claim. The last coordinate of all is 0. cosines: (m,), of the whole
-    claim to the nearest sentence of each answer; -inf for an answer without sentences. example: the differing
-    sentence that is least like the claim.
+    kernel: (n, n), of the k outcomes, which are the distinct sentences that speak of the claim and each
+    silent answer; then of the claim; last of the nearest reference, if one speaks of the claim
+    (`has_reference`). index: (m,), the outcome of each answer. cosines: (m,), of the whole claim to the
+    nearest sentence of each answer; -inf for an answer without sentences. example: the differing sentence
+    that is least like the claim.
     """
 
-    outcomes: Floats
+    kernel: Floats
     index: NDArray[np.intp]
-    claim: Floats
-    reference: Floats | None
+    has_reference: bool
     cosines: Floats
     support: Support
     example: str | None
+
+    @property
+    def num_outcomes(self) -> int:
+        """Number of outcomes k, at least 1."""
+        return len(self.kernel) - 1 - self.has_reference
 
 
 class Matcher:
@@ -102,32 +105,31 @@ class Matcher:
         return map(self._match, self._claims)
 
     def _match(self, row: int) -> MatchedClaim:
-        near = self._near(row)
-        spoken, cosines = near.spoken, near.cosines
-        vectors = realize(self._kernel[np.ix_(near.chosen, near.chosen)])
-        outcomes, index, others = _space(vectors, spoken, near.nearest)
-        differing = {i for i in spoken if not self._agrees(row, i, cosines[i])}
-        differ = sum(i in differing for i in near.nearest)
-        silent = sum(i not in spoken for i in near.nearest)
-        return MatchedClaim(
-            outcomes,
-            index,
-            others[0],
-            others[1] if len(others) > 1 else None,
-            np.array([-np.inf if i is None else cosines[i] for i in near.nearest]),
-            Support(len(self._answers) - silent - differ, differ, silent),
-            self._texts[min(differing, key=cosines.__getitem__)] if differing else None,
-        )
-
-    def _near(self, row: int) -> "_Near":
         cosines = self._whole @ self._whole[row]
         is_own = [not self._questions[row].isdisjoint(of_text) for of_text in self._questions]
         preferred = np.array(is_own) & (cosines >= SPEAKS)
         nearest = [_nearest(of_answer, cosines, preferred) for of_answer in self._answers]
         spoken = sorted({i for i in nearest if i is not None and cosines[i] >= SPEAKS})
         references = [i for i in range(self._claims.stop, len(self._texts)) if cosines[i] >= SPEAKS]
-        chosen = [*spoken, row, *sorted(references, key=cosines.__getitem__)[-1:]]
-        return _Near(cosines, nearest, spoken, chosen)
+        others = [row, *sorted(references, key=cosines.__getitem__)[-1:]]
+        place = {sentence: at for at, sentence in enumerate(spoken)}
+        index = np.array([-1 if i is None else place.get(i, -1) for i in nearest], dtype=np.intp)
+        silent = np.flatnonzero(index < 0)
+        index[silent] = len(spoken) + np.arange(silent.size)
+        # Silent answers are orthogonal to everything.
+        kernel = np.eye(len(spoken) + silent.size + len(others))
+        known = [*range(len(spoken)), *range(len(spoken) + silent.size, len(kernel))]
+        kernel[np.ix_(known, known)] = self._kernel[np.ix_([*spoken, *others], [*spoken, *others])]
+        differing = {i for i in spoken if not self._agrees(row, i, cosines[i])}
+        differ = sum(i in differing for i in nearest)
+        return MatchedClaim(
+            kernel,
+            index,
+            len(others) > 1,
+            np.array([-np.inf if i is None else cosines[i] for i in nearest]),
+            Support(len(self._answers) - silent.size - differ, differ, silent.size),
+            self._texts[min(differing, key=cosines.__getitem__)] if differing else None,
+        )
 
     def _agrees(self, claim: int, sentence: int, cosine: float) -> bool:
         """Return True if a sentence agrees with a claim, by their facts.
@@ -153,40 +155,6 @@ class Matcher:
         if names and other_names:
             return 2 * len(names & other_names) >= min(len(names), len(other_names))
         return bool(own) or not names
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Near:
-    """The texts near a claim. Numbers are positions in `Matcher.texts`.
-
-    cosines: (n,), of the claim to each text. nearest: the sentence of each answer; None without sentences.
-    spoken: those that speak of the claim. chosen: these, the claim, and its reference, if any.
-    """
-
-    cosines: Floats
-    nearest: Sequence[int | None]
-    spoken: Sequence[int]
-    chosen: Sequence[int]
-
-
-def _space(
-    realized: Floats, spoken: Sequence[int], nearest: Sequence[int | None]
-) -> tuple[Floats, NDArray[np.intp], Floats]:
-    """Return the outcomes (k, m + 3) of m answers, the outcome of each answer (m,), and the other texts.
-
-    realized: the vectors of the sentences that speak of a claim, then of the claim, then of its reference, if
-    any. nearest: the row of each answer's sentence; an answer with a sentence outside `spoken` is a separate
-    outcome.
-    """
-    width = len(nearest) + 3
-    vectors = np.zeros((len(realized), width))
-    vectors[:, : realized.shape[1]] = realized
-    place = {i: at for at, i in enumerate(spoken)}
-    silent = [j for j, i in enumerate(nearest) if i not in place]
-    index = np.array([place.get(i, 0) if i is not None else 0 for i in nearest], dtype=np.intp)
-    index[silent] = len(spoken) + np.arange(len(silent))
-    directions = np.eye(width)[len(realized) : len(realized) + len(silent)]
-    return np.concatenate([vectors[: len(spoken)], directions]), index, vectors[len(spoken) :]
 
 
 def _nearest(rows: NDArray[np.intp], cosines: Floats, preferred: NDArray[np.bool_]) -> int | None:

@@ -37,14 +37,12 @@ from service.sharing import Threads
 from service.spectral.correctness_model import SELF_CHECK, Columns
 from service.spectral.reliability import rounded_ties
 from service.spectral.spectrum import (
-    BornProbability,
-    CalibrationMap,
     DepolarizedMap,
-    Identity,
     ServedSpectrum,
     Spectrum,
     TemperatureMap,
     born_probability,
+    serve,
     spectrum_from_gram,
 )
 
@@ -97,10 +95,10 @@ class Outcomes:
     support: Support
     example: str | None
 
-    def born(self, map_: CalibrationMap) -> tuple[BornProbability, ServedSpectrum]:
-        """Return p(y) of the claim under a map, and the served spectrum."""
-        served = map_.serve(self.spectrum.eigenvalues, self.spectrum.dimension)
-        return born_probability(self.spectrum, served, self.cosines), served
+    def born(self, temperature: float = 1.0, depolarization: float = 0.0) -> tuple[float, ServedSpectrum]:
+        """Return p(y) of the claim and the spectrum, served by T and g."""
+        served = serve(self.spectrum, temperature, depolarization)
+        return born_probability(self.spectrum, served, self.cosines).probability, served
 
 
 def matcher_of(
@@ -117,15 +115,10 @@ def matcher_of(
 def outcomes_of(matches: Iterable[MatchedClaim], dimension: int) -> Iterator[Outcomes]:
     """Yield the outcomes of the samples for each claim."""
     for match in matches:
-        counts = np.bincount(match.index, minlength=len(match.outcomes))
-        gram = match.outcomes @ match.outcomes.T
+        k, counts = match.num_outcomes, np.bincount(match.index)
         # The embedding dimension, as for short answers: maps spread weight over the other directions.
-        yield Outcomes(
-            spectrum_from_gram(gram, counts, dimension),
-            match.outcomes @ match.claim,
-            match.support,
-            match.example,
-        )
+        found = spectrum_from_gram(match.kernel[:k, :k], counts, dimension)
+        yield Outcomes(found, match.kernel[k, :k], match.support, match.example)
 
 
 def outcomes_of_fields(judged: Claims, drawn: Sequence[Claims], dimension: int) -> Iterator[Outcomes]:
@@ -286,10 +279,9 @@ def _scores_of_outcomes(
         if sampled:
             # The model was fitted with the selector's map. Claims have no map by evidence.
             assert isinstance(selector.map, DepolarizedMap | TemperatureMap)
-            born = [outcome.born(selector.map) for outcome in sampled]
-            columns |= claim_features(
-                [p.probability for p, _ in born], [served.entropy for _, served in born]
-            )
+            map_ = selector.map
+            born = [outcome.born(map_.temperature, map_.depolarization) for outcome in sampled]
+            columns |= claim_features([p for p, _ in born], [served.entropy for _, served in born])
             spoken_of = [outcome.support.spoken_of for outcome in sampled]
         verdicts = _verdicts(
             selector,
@@ -358,11 +350,12 @@ def _scored(
     correct, decision = verdict or (None, None)
     spectrum, support = dict[str, float](), None
     if outcomes is not None:
-        born, served = outcomes.born((applied and applied.map) or Identity())
+        map_ = None if applied is None else applied.map
+        p, served = outcomes.born(*((map_.temperature, map_.depolarization) if map_ else ()))
         spectrum = {
             "lambda_max": served.lambda_max,
             "entropy": served.entropy,
-            "probability": born.probability,
+            "probability": p,
         }
         support = ClaimSupport.model_construct(**asdict(outcomes.support), example=outcomes.example)
     return Claim.model_construct(

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from service.claims.facts import beyond
 from service.claims.matching import AGREES, SPEAKS, MatchedClaim, Matcher, Support
-from service.spectral.spectrum import Identity, born_probability, spectrum_from_gram
+from service.spectral.spectrum import born_probability, serve, spectrum_from_gram
 
 DIMENSION = 12
 Vectors = dict[str, NDArray[np.float32]]
@@ -28,10 +28,10 @@ def match(claim: str, *sentences: str, question: str = "") -> MatchedClaim:
 
 def raw(claim: MatchedClaim) -> tuple[float, float]:
     """Return lambda_max and p(y) of a claim, uncalibrated."""
-    counts = np.bincount(claim.index)
-    spectrum = spectrum_from_gram(claim.outcomes @ claim.outcomes.T, counts, DIMENSION)
-    served = Identity().serve(spectrum.eigenvalues, spectrum.dimension)
-    return served.lambda_max, born_probability(spectrum, served, claim.outcomes @ claim.claim).probability
+    k = claim.num_outcomes
+    spectrum = spectrum_from_gram(claim.kernel[:k, :k], np.bincount(claim.index), DIMENSION)
+    served = serve(spectrum)
+    return served.lambda_max, born_probability(spectrum, served, claim.kernel[k, :k]).probability
 
 
 def test_small_example_by_hand() -> None:
