@@ -1,18 +1,22 @@
 """AUROC of P(correct) and of the scores of UQLM and LM-Polygraph on the same recorded answers.
 
     make bench-rivals
+    python -m benchmarks.rivals --url http://127.0.0.1:8000
 
 The target creates .venv-rivals with both packages; benchmarks/rivals_scores.py runs there and calls their
 classes. Each row's `answer` is judged by m = 0, 3, 10, 20 samples, as far as they exist; verdicts are the
 recorded ones if a set has them, else by words. Map and model of P(correct) are cross-validated, and the map
-is shrunk to that of another set of the same LLM (means over `SEEDS` divisions). The kernel is `facts` or, if
-noted, the cosine. The log-probability of an answer is recorded, or taken from a sample with the same text;
-rows without one are left out. For sets with recorded self-checks, P(correct) also uses them, and the other
-packages get P(True) (LM-Polygraph's PTrue, UQLM's p_true) and an LLM judge (P(True) > .5), with our prompt.
+is shrunk to that of another set of the same LLM (means over `SEEDS` divisions). The kernel is `facts` or,
+if noted, the cosine. The log-probability of an answer is recorded, or taken from a sample with the same
+text; rows without one are left out. For sets with recorded self-checks, P(correct) also uses them. With
+`--url` of a running server of the LLM of these sets, that LLM judges their answers for UQLM's LLMJudge and
+p_true and for LM-Polygraph's PTrue, with the prompts of these packages (half an hour or more on two cores).
 Intervals are bootstraps over rows; differences are paired. Needs ../shared/data and, in data/weights, the
-embedders and, for sets without numbers of tokens, the tokenizer of the LLM; takes about ten minutes.
+embedders and, for sets without numbers of tokens, the tokenizer of the LLM; takes about ten minutes without
+`--url`.
 """
 
+import argparse
 import json
 import subprocess
 import sys
@@ -28,15 +32,16 @@ from threadpoolctl import threadpool_limits
 from benchmarks.recorded_evidence import (
     DATA,
     DEV,
-    OTHER,
+    EVERYDAY,
+    NAMES,
     P_TRUE,
+    QWEN,
     ROOT,
     TEST,
     WEIGHTS,
     Material,
     Recorded,
     known_for,
-    titles,
     tokenizer_of,
 )
 from lab.text_scores import num_words
@@ -49,18 +54,19 @@ from service.spectral.resampling import ResampleCounts, percentile_interval
 SIZES = (0, 3, 10, 20)
 SEEDS = 10
 RESAMPLES = 2000
+SETS = {NAMES[QWEN]: (QWEN,), NAMES[EVERYDAY]: (EVERYDAY,), "SmolLM2-135M, both TriviaQA files": (TEST, DEV)}
 VENV = ROOT / ".venv-rivals" / "bin" / "python"
 OURS, BEST = "Eigencal", "P(correct), own labels"
 CHECKED = "P(correct) with self-check, own labels"
-JUDGES = "UQLM and LM-Polygraph"
 Scores = dict[str, np.ndarray]
 
 
-def of_answer(data: Recorded) -> Scores:
-    """Return the log-probability of each answer, which many packages use as a score."""
+def of_answer(name: str, data: Recorded) -> Scores:
+    """Return the log-probability of each answer, which many packages use as a score, and its self-check."""
     sums = np.array([row["answer_logprob"] for row in data.rows])
     words = num_words([row["answer"] for row in data.rows])
-    return {"log-probability of the answer": sums, "the same per word": sums / words}
+    checks = {"self-check": p_true(name)} if name in P_TRUE else {}
+    return {"log-probability of the answer": sums, "the same per word": sums / words, **checks}
 
 
 def p_true(name: str) -> np.ndarray:
@@ -98,7 +104,7 @@ def ours(names: Sequence[str], sizes: Sequence[int]) -> dict[int, Scores]:
             for m in sizes:
                 if m or kernel == FACTS:  # with a single text the kernel has no effect
                     by_size[m] |= by_kernel(name, data, m, kernel)
-        by_size[0] |= of_answer(data)
+        by_size[0] |= of_answer(name, data)
         for m in sizes:
             parts_by_size[m].append(by_size[m])
     return {
@@ -115,8 +121,11 @@ def num_tokens(row: Mapping[str, Any], count: Any) -> list[int]:
     return [len(encoding.ids) + 1 for encoding in count.encode_batch(texts)]
 
 
-def theirs(files: Sequence[Recorded], sizes: Sequence[int]) -> dict[int, dict[str, Scores]]:
-    """Return the scores of other packages by number of answers and package."""
+def theirs(files: Sequence[Recorded], sizes: Sequence[int], url: str | None) -> dict[int, dict[str, Scores]]:
+    """Return the scores of other packages by number of answers and package.
+
+    url: of the LLM server that judges the answers; None: without the scores that need one.
+    """
     rows, count = [], tokenizer_of(files[0].names[0])
     if count is None and any("ntok" not in row for file in files for row in file.rows):
         sys.exit(f"The tokenizer of the LLM of {files[0].names[0]} is not in data/weights")
@@ -124,6 +133,7 @@ def theirs(files: Sequence[Recorded], sizes: Sequence[int]) -> dict[int, dict[st
         tokens, *sample_tokens = num_tokens(row, count)
         rows.append(
             {
+                "question": row["prompt"],
                 "answer": row["answer"],
                 "logprob": row["answer_logprob"],
                 "tokens": tokens,
@@ -140,6 +150,7 @@ def theirs(files: Sequence[Recorded], sizes: Sequence[int]) -> dict[int, dict[st
         "right": right.tolist(),
         "fold": fold.tolist(),
         "sizes": sizes,
+        "url": url,
         "transformers": {name: str(path) for name, path in transformers.items()},
     }
     with tempfile.TemporaryDirectory() as folder:
@@ -205,19 +216,17 @@ def tables(name: str, scores: dict[int, dict[str, Scores]], right: np.ndarray) -
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--url", help="of a running server of Qwen2.5-Coder-1.5B")
+    url = parser.parse_args().url
     if not DATA.is_dir():
         sys.exit("The recorded answers are not beside this checkout: ../shared/data")
-    sets = {title: (name,) for name, title in titles().items() if name not in OTHER}
-    for name, names in {**sets, "SmolLM2-135M, both TriviaQA files": (TEST, DEV)}.items():
+    for name, names in SETS.items():
         files = [Recorded(file, embed=False, of="spoken") for file in names]
         sizes = [m for m in SIZES if m <= min(file.num_samples for file in files)]
-        scores = theirs(files, sizes)
+        scores = theirs(files, sizes, url if set(names) <= set(P_TRUE) else None)
         for m, scores_of_ours in ours(names, sizes).items():
             scores[m] = {OURS: scores_of_ours} | scores[m]
-        if set(names) <= set(P_TRUE):
-            t = np.concatenate([p_true(file) for file in names])
-            for of_size in scores.values():
-                of_size[JUDGES] = {"P(True)": t, "LLM judge": (t > 0.5).astype(float)}
         tables(name, scores, np.concatenate([file.right for file in files]))
 
 

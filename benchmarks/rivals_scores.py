@@ -9,12 +9,15 @@ judged answer has no recorded sum.
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import openai
+from langchain_openai import ChatOpenAI
 from lm_polygraph.estimators import (
     CocoaMSP,
     CocoaPPL,
@@ -26,12 +29,17 @@ from lm_polygraph.estimators import (
     MonteCarloNormalizedSequenceEntropy,
     MonteCarloSequenceEntropy,
     Perplexity,
+    PTrue,
     SentenceSAR,
 )
 from lm_polygraph.estimators.estimator import Estimator
+from lm_polygraph.stat_calculators.prompt import PromptCalculator
+from lm_polygraph.utils.model import BlackboxModel
 from uqlm import BlackBoxUQ, WhiteBoxUQ
 from uqlm.black_box import CosineScorer
+from uqlm.judges import LLMJudge
 from uqlm.utils.tuner import Tuner
+from uqlm.white_box.p_true import PTrueScorer
 
 UQLM, POLYGRAPH = "UQLM", "LM-Polygraph"
 Rows = list[dict[str, Any]]
@@ -141,6 +149,35 @@ def polygraph_scores(rows: Rows, m: int, cosine: Remembered) -> Scores:
     return {name: (-np.asarray(estimator(stats), dtype=float)).tolist() for name, estimator in estimators}
 
 
+async def uqlm_judged(questions: list[str], answers: list[str], llm: ChatOpenAI) -> Scores:
+    judged = await LLMJudge(llm).judge_responses(questions, answers)
+    return {"LLMJudge": judged["scores"], **await PTrueScorer(llm).evaluate(questions, answers)}
+
+
+def polygraph_judged(questions: list[str], answers: list[str], llm: str) -> Scores:
+    """Return PTrue with the chat template, which LM-Polygraph applies to instruct LLMs."""
+    calculator = PromptCalculator()
+    prompts = [calculator.prompt.format(q=q, a=a) for q, a in zip(questions, answers, strict=True)]
+    model = BlackboxModel.from_openai(os.environ["OPENAI_API_KEY"], llm, supports_logprobs=True)
+    model.generate_texts(prompts, max_new_tokens=1, output_scores=True, top_logprobs=20)
+    tops = [{top.token: top.logprob for top in found.content[0].top_logprobs} for found in model.logprobs]
+    # A token that is not among the 20 most probable ones is at most as probable as the last of them.
+    logprobs = [top.get(calculator.expected, min(top.values())) for top in tops]
+    return {"PTrue": (-PTrue()({"p_true": np.array(logprobs)})).tolist()}
+
+
+def judged_scores(rows: Rows, url: str) -> dict[str, Scores]:
+    """Return the scores by package for which the LLM server judges the answers."""
+    os.environ |= {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": "none"}
+    llm = openai.OpenAI().models.list().data[0].id
+    chat = ChatOpenAI(model=llm, temperature=0, max_tokens=50, timeout=3600)
+    questions, answers = [row["question"] for row in rows], [row["answer"] for row in rows]
+    return {
+        UQLM: asyncio.run(uqlm_judged(questions, answers, chat)),
+        POLYGRAPH: polygraph_judged(questions, answers, llm),
+    }
+
+
 def main(source: Path, target: Path) -> None:
     data = json.loads(source.read_text("utf-8"))
     rows, right, fold = data["rows"], np.array(data["right"]), np.array(data["fold"])
@@ -154,8 +191,9 @@ def main(source: Path, target: Path) -> None:
         UQLM: lambda m: uqlm_scores(rows, m, cosines),
         POLYGRAPH: lambda m: polygraph_scores(rows, m, cosines["mpnet"].model),
     }
+    judged = judged_scores(rows, data["url"]) if data["url"] else {UQLM: {}, POLYGRAPH: {}}
     for m in data["sizes"]:
-        scores[m] = {package: score(m) for package, score in scorers.items()}
+        scores[m] = {package: score(m) | judged[package] for package, score in scorers.items()}
         if m:
             scores[m][UQLM]["ensemble, tuned on labels"] = tuned_ensemble(scores[m][UQLM], right, fold)
     target.write_text(json.dumps(scores), "utf-8")
