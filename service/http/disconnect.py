@@ -66,7 +66,7 @@ class CancelOnDisconnect:
 
 
 class StreamingBody(StreamingResponse):
-    """Sends pieces as they arrive, and closes them and `ending` at the end or when the request is cancelled."""
+    """Sends pieces as they arrive. Closes them and `ending` at the end, or when the request is cancelled."""
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ from service.http.bodies import refuse_heavy, require_json
 from service.http.disconnect import CancelOnDisconnect
 from service.http.keys import Keys
 from service.http.pages import secure
-from service.http.problems import error_response, method_of
+from service.http.problems import error_response, has_route, where_of
 from service.sharing import OWNER, Places
 from service.store.keys import Scope as KeyScope
 
@@ -121,14 +121,15 @@ class Door:
             log.debug("request %s: the caller disconnected while sending", request_id)
         except asyncio.CancelledError:  # the service stops, and its time to wait is over
             if not has_started:
-                await error_response(request, Overloaded(STOPPING))(scope, receive, send_with_headers)
+                response = error_response(request, Overloaded(STOPPING), _where(scope))
+                await response(scope, receive, send_with_headers)
             raise
         except Exception as error:
             # The head of the response is sent and cannot be changed, so the response is cut off.
             if has_started:
-                log.exception("unexpected error in request %s", request_id)
+                log.exception("unexpected error in request %s, %s", request_id, _where(scope))
                 raise
-            await error_response(request, error, _named(scope))(scope, receive, send_with_headers)
+            await error_response(request, error, _where(scope))(scope, receive, send_with_headers)
         finally:
             TRACEPARENT.reset(trace)
 
@@ -137,6 +138,9 @@ class Door:
         scope, receive, headers = request.scope, request.receive, request.headers
         if "transfer-encoding" in headers and ("content-length" in headers or scope["http_version"] == "1.0"):
             raise AmbiguousLength(TWO_LENGTHS)
+        if not has_route(scope):  # 404 or 405, with or without a key
+            await self._app(scope, receive, send)
+            return
         first = _first_part(scope)
         needed = SCOPES.get(first)
         keys: Keys = scope["app"].state.keys
@@ -201,9 +205,7 @@ def _first_part(scope: Scope) -> str:
     return path.split("/", 2)[1] if path.startswith("/") else ""
 
 
-def _named(scope: Scope) -> str:
-    """Return the method and the known part of the path, for the log of a request that reached no route."""
-    first = _first_part(scope)
-    if "route" in scope or first not in SCOPES:
-        return ""
-    return f"{method_of(scope)} {scope['path'] if scope['path'] in KINDS else '/' + first}"
+def _where(scope: Scope) -> str:
+    """Return the method and the route for the log, or the known part of the path if the door refused it."""
+    known = scope["path"] if scope["path"] in KINDS else f"/{_first_part(scope)}"
+    return where_of(scope, known) if _first_part(scope) in SCOPES else where_of(scope)

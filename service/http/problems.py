@@ -76,25 +76,25 @@ def report(error: Exception, request_id: str | None, where: str) -> dict[str, An
     return body
 
 
-def method_of(scope: Scope) -> str:
-    """Return the method of a request for the log. A caller may send any text as a method."""
-    return scope["method"] if scope["method"] in METHODS else "another method"
+def where_of(scope: Scope, path: str = "(no route)") -> str:
+    """Return the method and the route of a request for the log. path: if the request has reached no route.
 
-
-def error_response(request: Request, error: Exception, where: str = "") -> Response:
-    """Return the response for an error, and log it. A 503 always has a Retry-After header.
-
-    where: method and route for the log. The path is left out: it may contain a key.
+    Paths and methods of callers are left out: they may contain a key.
     """
+    method = scope["method"] if scope["method"] in METHODS else "another method"
+    route = scope.get("route")
+    return f"{method} {route.path if isinstance(route, Route) else path}"
+
+
+def error_response(request: Request, error: Exception, where: str) -> Response:
+    """Return the response for an error, and log it. where: see `report`. A 503 always has Retry-After."""
     if isinstance(error, MissingKey | BadKey) and request.method == "GET" and prefers(request, HTML):
         return to_sign_in(request)
     if isinstance(error, RequestValidationError):
         error = invalid_request(error.errors())
     elif isinstance(error, HTTPException):
         error = _of_starlette(request, error)
-    route = request.scope.get("route")
-    path = route.path if isinstance(route, Route) else "(no route)"
-    body = report(error, request_id_of(request), where or f"{method_of(request.scope)} {path}")
+    body = report(error, request_id_of(request), where)
     known = error if isinstance(error, EigencalError) else InternalError()
     headers, retry_after = dict(known.headers), known.retry_after_s
     if known.status == 503 and retry_after is None:
@@ -108,7 +108,7 @@ def error_response(request: Request, error: Exception, where: str = "") -> Respo
 
 async def handle_error(request: Request, error: Exception) -> Response:
     """Return the response for an error, as a handler of Starlette's."""
-    return error_response(request, error)
+    return error_response(request, error, where_of(request.scope))
 
 
 HANDLERS: dict[Any, Any] = dict.fromkeys((EigencalError, RequestValidationError, HTTPException), handle_error)
@@ -123,7 +123,9 @@ def _of_starlette(request: Request, error: HTTPException) -> EigencalError:
     if error.status_code == 404:
         return NotFound(error.detail)
     if error.status_code == 405:
-        return MethodNotAllowed(error.detail, allowed_methods(request.scope))
+        # Starlette's own header has only the first route's methods.
+        allowed = [method for method in METHODS if has_route({**request.scope, "method": method})]
+        return MethodNotAllowed(error.detail, ", ".join(allowed))
     if error.status_code == 413:
         return BodyTooLarge(error.detail)
     if error.status_code == 400:  # FastAPI's error for a body that is not UTF-8 or nested too deeply
@@ -131,14 +133,9 @@ def _of_starlette(request: Request, error: HTTPException) -> EigencalError:
     return BadRequest(error.detail)
 
 
-def allowed_methods(scope: Scope) -> str:
-    """Return the value of Allow for the path of a request. Starlette's has only the first route's methods."""
-
-    def answers(method: str) -> bool:
-        routes = scope["app"].router.routes
-        return any(route.matches({**scope, "method": method})[0] is Match.FULL for route in routes)
-
-    return ", ".join(filter(answers, ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")))
+def has_route(scope: Scope) -> bool:
+    """Return True if the application has a route for the method and path of a request."""
+    return any(route.matches(scope)[0] is Match.FULL for route in scope["app"].router.routes)
 
 
 def refusal(error: ValidationError, *, within: Sequence[str] = ()) -> InvalidRequest:
