@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -15,7 +16,7 @@ from starlette.routing import Route
 from demo.calls import Call, ChatCall, Refusal, ResponsesCall, TextCall
 from demo.model import Model, Token
 from demo.replies import Completion, ModelResponse, Steps
-from service.api.bodies import CLIENT_CLOSED_REQUEST, StreamingBody, while_connected
+from service.http.disconnect import CancelOnDisconnect, StreamingBody
 from service.llm.port import Sampling
 
 MAX_OPEN = 17  # calls: one is answered, the others wait in order
@@ -44,6 +45,7 @@ class LLMServer:
                 Route("/v1/models", self.models),
                 Route("/health", self.health),
             ],
+            middleware=[Middleware(CancelOnDisconnect)],
             exception_handlers={Refusal: _refused, HTTPException: _no_route},
             lifespan=self._lifespan,
         )
@@ -96,8 +98,7 @@ class LLMServer:
             steps = ending.enter_context(self._drawing(prompt, count, sampling, num_alternatives))
             if call.stream:
                 return StreamingBody(200, EVENTS, reply.stream(steps), ending.pop_all())
-            whole = await while_connected(request, reply.whole(steps))
-            return JSONResponse(whole) if whole else Response(status_code=CLIENT_CLOSED_REQUEST)
+            return JSONResponse(await reply.whole(steps))
         raise AssertionError("unreachable: the block returns or raises")
 
     @contextmanager

@@ -16,11 +16,6 @@ from service import __version__
 from service.admin import calibrations, health, jobs, keys
 from service.admin.services import Services
 from service.admin.uploads import UploadThreads
-from service.api.admission import Admission
-from service.api.auth import Keys
-from service.api.errors import install
-from service.api.middleware import BodyLimit, RequestContext, StartupErrors
-from service.api.openapi import OpenApiApp, Problem
 from service.calibration.calibration import (
     CALLER,
     Calibration,
@@ -35,6 +30,10 @@ from service.console import routes as console
 from service.embedding.port import Embedder
 from service.errors import EigencalError, EmbedderUnavailable
 from service.gateways import verify
+from service.http.door import Door
+from service.http.keys import Keys
+from service.http.openapi import OpenApiApp, Problem
+from service.http.problems import HANDLERS
 from service.jobs.calibrator import (
     Calibrator,
     Checking,
@@ -68,10 +67,11 @@ from service.scoring.metrics import Metrics
 from service.scoring.score import Serving
 from service.scoring.score_cache import MAX_SCORES, ScoreCache, ScoreStore
 from service.scoring.scorer import LiveLoad, Scorer
-from service.scoring.service import KINDS, ScoringService
+from service.scoring.service import ScoringService
 from service.scoring.telemetry import OtelEvents
+from service.server import StartupErrors
 from service.settings import Settings
-from service.sharing import Threads
+from service.sharing import FairSemaphore, Threads
 from service.spectral.resampling import DEFAULT as DEFAULT_RESAMPLES
 from service.spectral.resampling import Resamples
 from service.store.database import Database, shown, store_url
@@ -486,7 +486,7 @@ def create_app(
         llm_failures=llm.failures,
     )
     uploads = UploadThreads()
-    admission = Admission(queue.slots + queue.max_waiting, queue.max_waiting, metrics.registry)
+    max_requests = queue.slots + queue.max_waiting
     threads = Threads("scores")
     scorer = Scorer(
         llm,
@@ -499,7 +499,8 @@ def create_app(
         claims=ClaimScorer(settings.claims_from_characters, threads=threads),
         threads=threads,
     )
-    service = ScoringService(scorer, serving, kept, admission, metrics)
+    batch_items = FairSemaphore(max(1, max_requests // 2))
+    service = ScoringService(scorer, serving, kept, batch_items, metrics)
     chat = Chat(
         upstream=Upstream(
             settings.llm_url,
@@ -528,6 +529,7 @@ def create_app(
         lifespan=_lifespan(parts, partial(about, settings, serving, llm, embedder)),
         docs_url=None,  # FastAPI's pages fetch their scripts from other hosts; ours is in `admin.health`
         redoc_url=None,
+        exception_handlers=HANDLERS,
     )
     app.state.scoring = service
     app.state.admin = Services(
@@ -550,10 +552,9 @@ def create_app(
         app.include_router(routes.router)
     app.include_router(console.router)
     app.mount("/console", console.files())
-    install(app)
-    # The middleware added last sees a request first, so refusals of BodyLimit have ids from RequestContext.
-    app.add_middleware(BodyLimit)
-    app.add_middleware(RequestContext, kinds=KINDS, responded=metrics.responded)
+    app.add_middleware(
+        Door, max_requests=max_requests, max_batches=queue.max_waiting, registry=metrics.registry
+    )
     app.add_middleware(StartupErrors, errors=(EigencalError, WeightsError, OSError))
     return app
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import h11
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MAX_CONNECTIONS = 700  # and requests at once; further requests get 503
@@ -19,20 +19,22 @@ STARTUP_FAILURE = 3  # uvicorn's exit status
 
 
 class Connection(H11Protocol):
-    """An HTTP connection that limits the time to send a request and the time to read its answer.
+    """An HTTP connection that limits the time that it waits for its peer to send a request or read an answer.
 
     At the limit on connections, the connection that has waited longest for its peer is closed.
     """
 
     write_timeout_s: ClassVar[float]
     waiting: ClassVar[dict["Connection", None]]  # that wait for their peers, the longest wait first
+    _timer: asyncio.TimerHandle | None = None
+    _awaited = ""  # from the peer: "head", "body", "reads" (of an answer), or "" for nothing
+    _num_bytes = 0  # of a body, since the wait began
+    _is_write_paused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the first head."""
         super().connection_made(transport)
-        self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._num_bytes = 0  # of a body, since its wait began
-        self._begin_wait("read", HEAD_S)
+        self._update_wait()
         longest = next(iter(self.waiting))
         is_full = self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency
         if is_full and longest is not self:
@@ -42,67 +44,57 @@ class Connection(H11Protocol):
             longest.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End all waits."""
+        """End the wait."""
         super().connection_lost(exc)
-        self._end_wait("read")
-        self._end_wait("write")
+        self._wait_for("")
 
     def data_received(self, data: bytes) -> None:
         """Wait for the rest of a request."""
-        before = self.conn.their_state
         super().data_received(data)
         self._num_bytes += len(data)
-        self._update_wait(before)
+        self._update_wait()
 
     def pause_writing(self) -> None:
         """Wait until the peer has read bytes."""
         super().pause_writing()
-        self._begin_wait("write", self.write_timeout_s)
+        self._is_write_paused = True
+        self._update_wait()
 
     def resume_writing(self) -> None:
         """End the wait."""
         super().resume_writing()
-        self._end_wait("write")
+        self._is_write_paused = False
+        self._update_wait()
 
     def on_response_complete(self) -> None:
         """Wait for the next request."""
         super().on_response_complete()
-        self._update_wait(None)
+        self._update_wait()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close once the peer has read the last bytes, unless the next request has arrived."""
+        """Close the connection, unless the next request has arrived."""
         if not self.transport.is_closing() and not self._has_unread():
             super().timeout_keep_alive_handler()
-            self._update_wait(None)
+            self._update_wait()
 
-    def _update_wait(self, before: object) -> None:
-        """Start or end waits by the state of the peer. before: its former state; None after an answer."""
+    def _update_wait(self) -> None:
         state = self.conn.their_state
-        if self.transport.is_closing():
-            if "write" not in self._timers:
-                self._begin_wait("write", self.write_timeout_s)
-        elif state is h11.SEND_BODY:
-            if before is not state or self._num_bytes >= BODY_BYTES:
-                self._num_bytes = 0
-                self._begin_wait("read", BODY_S)
-        elif state is not h11.IDLE:
-            self._end_wait("read")
-        elif before is None:
-            self._end_wait("read")
-            self.waiting[self] = None  # uvicorn's keep-alive timer ends this wait
-        elif before is not state or "read" not in self._timers:
-            self._begin_wait("read", HEAD_S)
+        if self._is_write_paused or self.transport.is_closing():
+            awaited = "reads"
+        else:
+            awaited = "body" if state is h11.SEND_BODY else "head" if state is h11.IDLE else ""
+        if awaited != self._awaited or (awaited == "body" and self._num_bytes >= BODY_BYTES):
+            self._wait_for(awaited)
 
-    def _begin_wait(self, kind: str, seconds: float) -> None:
-        self._end_wait(kind)
-        self.waiting[self] = None
-        self._timers[kind] = self.loop.call_later(seconds, self._time_out, kind, seconds)
-
-    def _end_wait(self, kind: str) -> None:
-        if (timer := self._timers.pop(kind, None)) is not None:
-            timer.cancel()
-        if not self._timers:
-            self.waiting.pop(self, None)
+    def _wait_for(self, awaited: str) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self.waiting.pop(self, None)
+        self._awaited, self._num_bytes, self._timer = awaited, 0, None
+        if awaited:
+            self.waiting[self] = None
+            limit_s = {"head": HEAD_S, "body": BODY_S, "reads": self.write_timeout_s}[awaited]
+            self._timer = self.loop.call_later(limit_s, self._time_out)
 
     def _has_unread(self) -> bool:
         """Return True if bytes wait in the socket: in a process that was frozen, timers run before reads."""
@@ -110,12 +102,31 @@ class Connection(H11Protocol):
         poll.register(self.transport.get_extra_info("socket"), select.POLLIN)
         return bool(poll.poll(0))
 
-    def _time_out(self, kind: str, seconds: float) -> None:
+    def _time_out(self) -> None:
         # The application, or a process that was frozen, has not read the data yet.
-        if kind == "read" and (self.flow.read_paused or self._has_unread()):
-            self._begin_wait(kind, seconds)
+        if self._awaited != "reads" and (self.flow.read_paused or self._has_unread()):
+            self._wait_for(self._awaited)
         else:
             self.transport.abort()
+
+
+class StartupErrors:
+    """Middleware that reports errors for the operator in one line if the application cannot start."""
+
+    def __init__(self, app: ASGIApp, errors: tuple[type[Exception], ...]) -> None:
+        self._app = app
+        self._errors = errors
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request, or the start and stop of the application."""
+
+        async def send_plainly(message: Message) -> None:
+            error = sys.exc_info()[1]  # Starlette sends its traceback while it handles the error
+            if message["type"] == "lifespan.startup.failed" and isinstance(error, self._errors):
+                message = {**message, "message": f"Cannot start: {' '.join(str(error).split())}"}
+            await send(message)
+
+        await self._app(scope, receive, send_plainly if scope["type"] == "lifespan" else send)
 
 
 def http_options(write_timeout_s: float = 30.0) -> dict[str, Any]:

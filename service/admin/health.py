@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import hashlib
+import logging
 import re
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -10,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from fastapi.openapi.docs import get_swagger_ui_html
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
@@ -18,23 +19,20 @@ from starlette.responses import FileResponse, HTMLResponse, Response
 
 from service import __version__
 from service.admin.services import Services, ServicesDep
-from service.api.auth import BEARER, KEY_CODES, score_scope
-from service.api.errors import (
-    DEFAULT_RETRY_AFTER_S,
-    ProblemResponse,
-    log,
-    problem_body,
-    request_id_of,
-)
-from service.api.middleware import CLOSED
-from service.api.openapi import responses
-from service.api.pages import HTML, VARY, prefers, redirect
-from service.errors import EigencalError, StoreUnavailable
+from service.errors import EigencalError, EmbedderUnavailable, LLMUnavailable, StoreUnavailable
+from service.http.openapi import BEARER, KEY_CODES, responses
+from service.http.pages import CLOSED, HTML, VARY, prefers, redirect
+
+log = logging.getLogger(__name__)
 
 router = APIRouter(tags=["health"])
 CHECK_TIMEOUT_S = 5.0
-# If several parts fail at once, `code` names the first of these. The later parts wait for the earlier ones.
-ORDER = ("store", "embedder", "llm")
+# If several parts fail at once, the error is that of the first one: the later parts wait for the earlier.
+ERRORS: dict[str, type[EigencalError]] = {
+    "store": StoreUnavailable,
+    "embedder": EmbedderUnavailable,
+    "llm": LLMUnavailable,
+}
 PATHS = {
     "console": "/console/",
     "docs": "/docs",
@@ -109,20 +107,15 @@ async def healthz() -> Health:
         **responses("llm_unavailable", "embedder_unavailable", "store_unavailable"),
     },
 )
-async def readyz(request: Request, app: ServicesDep) -> Ready | Response:
+async def readyz(app: ServicesDep) -> Ready:
     """Check the store, the embedder and the LLM. The error 503 names the part that does not work."""
     states = await states_of(app)
-    broken = [name for name in ORDER if states.get(name, "ok") != "ok"]
+    broken = [name for name in ERRORS if states.get(name, "ok") != "ok"]
     if not broken:
         return Ready(status="ready", parts=dict.fromkeys(states, "ok"), unreadable=app.unreadable())
-    body = problem_body(
-        f"{broken[0]}_unavailable",
-        f"Not ready: {', '.join(f'{name} ({states[name]})' for name in broken)}",
-        retryable=True,
-        request_id=request_id_of(request),
-        parts={name: "ok" if state == "ok" else "unavailable" for name, state in states.items()},
-    )
-    return ProblemResponse(body, {"Retry-After": str(round(DEFAULT_RETRY_AFTER_S))})
+    parts = {name: "ok" if state == "ok" else "unavailable" for name, state in states.items()}
+    described = ", ".join(f"{name} ({states[name]})" for name in broken)
+    raise ERRORS[broken[0]](f"Not ready: {described}", parts=parts)
 
 
 async def states_of(app: Services) -> dict[str, str]:
@@ -149,7 +142,6 @@ async def _state(name: str, check: Callable[[], Awaitable[None]]) -> str:
     "/metrics",
     summary="Prometheus metrics",
     response_class=Response,
-    dependencies=[Depends(score_scope)],
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **responses(*KEY_CODES)},
     openapi_extra=BEARER,
 )

@@ -14,10 +14,10 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.types import Message
 
-from service.api.bodies import refusal
 from service.calibration.files import DevData, UploadLimits, check_size, read_examples, read_file
 from service.calibration.rows import parse_json
 from service.errors import BodyTooLarge, InvalidRequest, Overloaded, UnsupportedMediaType
+from service.http.problems import refusal
 from service.jobs.model import CalibrateOptions, JobOptions
 from service.sharing import Places, Threads
 

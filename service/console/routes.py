@@ -3,7 +3,6 @@
 All URLs are relative, so that the console works behind a proxy that adds a path prefix.
 """
 
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,13 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from service import __version__
-from service.api.auth import COOKIE, admin_scope, cookie_key, cookie_of, keys_of, score_scope
-from service.api.bodies import RequestModel, guarded
-from service.api.pages import redirect
 from service.errors import BadKey, MissingKey, ScopeRequired
+from service.http.bodies import RequestModel
+from service.http.keys import COOKIE, cookie_key, cookie_of, keys_of
+from service.http.pages import redirect
+from service.store.keys import Scope
 
-router = APIRouter(include_in_schema=False, route_class=guarded())
+router = APIRouter(include_in_schema=False)
 STATIC = Path(__file__).parent / "static"
 GET = ["GET", "HEAD"]
 FILE_HEADERS = {
@@ -80,15 +80,15 @@ async def get_session(request: Request, response: Response) -> Session:
     response.headers.update(NOT_STORED)
     key = cookie_key(request)
     return Session(
-        score=await _passes(score_scope, request),
-        admin=await _passes(admin_scope, request),
+        score=await _passes(request, "score"),
+        admin=await _passes(request, "admin"),
         signed_in=bool(key) and await keys_of(request).scope_of(key) is not None,
     )
 
 
-async def _passes(check: Callable[[Request], Awaitable[None]], request: Request) -> bool:
+async def _passes(request: Request, scope: Scope) -> bool:
     try:
-        await check(request)
+        await keys_of(request).admit(request, scope)
     except (MissingKey, BadKey, ScopeRequired):
         return False
     return True

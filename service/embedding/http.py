@@ -129,7 +129,7 @@ class HttpEmbedder:
             return await self._ask(texts)
         except EmbedderRefusal as refusal:
             half = len(texts) // 2
-            if not half or refusal.status not in REFUSING_TEXTS:
+            if not half or refusal.server_status not in REFUSING_TEXTS:
                 raise
         rows = np.concatenate([await self._in_halves(texts[:half]), await self._in_halves(texts[half:])])
         self._batch_size = min(self._batch_size, len(texts) - half)

@@ -7,10 +7,10 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from service.api.bodies import RequestModel
 from service.calibration.calibration import ActivateOption, MethodOption, Unit
 from service.calibration.rows import MAX_ID_CHARS, MIN_USABLE_ROWS, ExampleIn
 from service.claims.comparison import Compare
+from service.http.bodies import RequestModel
 from service.llm.port import shape_hash
 from service.scoring.score import MAX_ITEMS
 

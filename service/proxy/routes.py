@@ -3,7 +3,7 @@
 import json
 import logging
 from codecs import BOM_UTF8
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,19 +13,18 @@ from fastapi import APIRouter, Depends, Request
 from pydantic import Field, ValidationError
 from starlette.responses import Response
 
-from service.api.auth import BEARER, owner_of, score_scope
-from service.api.bodies import (
-    CLIENT_CLOSED_REQUEST,
-    RequestModel,
-    StreamingBody,
-    guarded,
-    refusal,
-    refuse_heavy,
-    require_json,
-    while_connected,
+from service.errors import (
+    EigencalError,
+    InvalidRequest,
+    LLMBadResponse,
+    Overloaded,
+    Unscorable,
 )
-from service.api.errors import error_body, internal_body, log_problem, request_id_of
-from service.errors import EigencalError, InvalidRequest, LLMBadResponse, Overloaded, Unscorable
+from service.http.bodies import RequestModel, refuse_heavy
+from service.http.disconnect import StreamingBody
+from service.http.openapi import BEARER
+from service.http.problems import refusal, request_id_of
+from service.http.problems import report as report_error
 from service.llm.admission import Permit
 from service.llm.openai_server import ServerQuirks
 from service.llm.port import Priority
@@ -47,7 +46,7 @@ from service.proxy.responses import Responses
 from service.proxy.stream import TOO_LONG, as_it_is, encoded, scored_stream
 from service.proxy.upstream import Call, Reply, Upstream, read_ahead
 from service.scoring.score import AUTO, NumSamples, ScoreCommand, Target
-from service.scoring.service import ScoringService, has_room
+from service.scoring.service import ScoringService
 
 log = logging.getLogger(__name__)
 
@@ -94,13 +93,12 @@ class ChatCall:
 
 
 async def read_call(request: Request, api: Format, default: Mode, *, abstains: bool) -> ChatCall:
-    """Return the call. Raises InvalidRequest for a bad `eigencal` field or header, and UnsupportedMediaType.
+    """Return the call. Raises InvalidRequest for a bad `eigencal` field or header.
 
     `abstains`: the operator withholds answers by their score, so callers always wait for it. A body without
     the field is forwarded byte for byte, even if it is not JSON: the server has the better error message. A
     body that only the server could read is refused, since it may contain the field.
     """
-    require_json(request)
     mode = request.headers.get(HEADER, default).strip().lower()
     if mode not in get_args(Mode):
         raise InvalidRequest(f"{HEADER}: send `off`, `async` or `on`.")
@@ -164,7 +162,7 @@ def is_sendable(payload: object) -> bool:
 class Chat:
     """The drop-in: the LLM server, the scorer of its answers, and their settings.
 
-    `service`: admits calls, counts scores and stores them, as for the other routes. `one_call`: context
+    `service`: counts scores and stores them, as for the other routes. `one_call`: context
     manager that waits for the permit of one LLM call and releases it. Raises Overloaded. `deadline_s`: how
     long an answer waits for its score, in seconds. `num_samples`: samples drawn for a score by default.
     `abstain`: withhold every answer whose decision is to abstain, regardless of the caller's options, and
@@ -278,11 +276,7 @@ def reporter(service: ScoringService) -> Callable[[Uncertainty], None]:
         if (failure := uncertainty.failure) is not None:
             code = uncertainty.warning.code if uncertainty.warning else "internal"
             metrics.failed(code, uncertainty.response_id)
-            where = f"the score {uncertainty.id} of an answer"
-            if isinstance(failure, EigencalError):
-                log_problem(error_body(failure, None), where)
-            else:
-                log_problem(internal_body(None), where, failure)
+            report_error(failure, None, f"the score {uncertainty.id} of an answer")
         service.kept.save(uncertainty.id, uncertainty.owner, json.dumps(uncertainty.document()))
 
     return report
@@ -316,7 +310,7 @@ def _described(note: str) -> dict[int | str, dict[str, Any]]:
     return {200: {"description": note, "content": json_}, "default": {"description": error, "content": json_}}
 
 
-router = APIRouter(prefix="/v1", tags=["drop-in"], route_class=guarded(score_scope, has_room))
+router = APIRouter(prefix="/v1", tags=["drop-in"])
 
 
 @router.post("/chat/completions", responses=_described(ANSWER), openapi_extra=BODY)
@@ -334,7 +328,7 @@ async def responses(request: Request, chat: ChatDep) -> Response:
 @router.get("/models", responses=_described("The LLM server's list of models."), openapi_extra=BEARER)
 async def models(request: Request, chat: ChatDep) -> Response:
     """List the models of the LLM server."""
-    return await _answer(request, _forward(chat, Call("/models", None, _headers(request), "GET")))
+    return await _forward(chat, Call("/models", None, _headers(request), "GET"))
 
 
 def _query(request: Request) -> str:
@@ -346,9 +340,9 @@ async def _complete(request: Request, chat: Chat, api: Format) -> Response:
     call = await read_call(request, api, chat.mode, abstains=chat.abstain)
     sent = Call(api.path + _query(request), call.body, _headers(request))
     if call.mode == "off" and not call.options.abstain:  # `begin` refuses that combination
-        return await _answer(request, _forward(chat, sent))
-    running = await chat.begin(call, api, owner_of(request))
-    return await _answer(request, _score(chat, sent, api, call, running))
+        return await _forward(chat, sent)
+    running = await chat.begin(call, api, request.state.caller)
+    return await _score(chat, sent, api, call, running)
 
 
 def _headers(request: Request) -> dict[str, str]:
@@ -361,16 +355,10 @@ def _headers(request: Request) -> dict[str, str]:
     return passed
 
 
-async def _answer(request: Request, work: Coroutine[Any, Any, Response]) -> Response:
-    """Return the response, or 499 if the caller hangs up before it starts."""
-    return await while_connected(request, work) or Response(status_code=CLIENT_CLOSED_REQUEST)
-
-
 async def _forward(chat: Chat, sent: Call) -> Response:
     """Return the server's answer unchanged."""
     async with AsyncExitStack() as ending:
         if sent.body is not None:
-            ending.enter_context(chat.service.admission.one("chat"))
             await ending.enter_async_context(chat.one_call())
         reply = await chat.open(sent)
         ending.push_async_callback(reply.close)
@@ -387,7 +375,6 @@ async def _forward(chat: Chat, sent: Call) -> Response:
 async def _score(chat: Chat, sent: Call, api: Format, call: ChatCall, running: RunningScore) -> Response:
     """Return the server's answer with its score."""
     async with AsyncExitStack() as ending:
-        ending.enter_context(chat.service.admission.one("chat"))
         permit = await ending.enter_async_context(chat.one_call())
         ending.push_async_callback(running.discard)
         if not call.streams or call.abstains:

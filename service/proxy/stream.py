@@ -7,8 +7,8 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any
 
-from service.api.errors import error_body, openai_error
 from service.errors import EigencalError, Unscorable
+from service.http.problems import openai_error, problem
 from service.llm.admission import Permit
 from service.llm.sse import Event, events
 from service.llm.wire import MAX_MODEL_NAME_CHARS, NONSENSE, Choice, error_in, finish_of, is_chunk
@@ -37,7 +37,7 @@ def event_of(payload: Mapping[str, Any]) -> bytes:
 
 def broken_off(error: EigencalError) -> bytes:
     """Return the event that tells clients of OpenAI's API that the stream has failed."""
-    return event_of(openai_error(error_body(error, None)))
+    return event_of(openai_error(problem(error, None)))
 
 
 class StreamedAnswer:

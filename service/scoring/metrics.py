@@ -21,10 +21,10 @@ from prometheus_client.registry import Collector
 
 from service.calibration.calibration import Calibration
 from service.errors import EigencalError
+from service.http.door import SECONDS
 from service.scoring.score import Score
 from service.scoring.telemetry import OtelEvents
 
-_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 _UNIT = tuple(i / 10 for i in range(1, 11))
 LAG_EVERY_S = 0.25
 
@@ -69,21 +69,16 @@ class Metrics(Collector):
         shed = "Chats answered without a score because the service was overloaded."
         self._shed = counter("eigencal_chat_scores_shed", shed)
         stages = "eigencal_score_stage_seconds"
-        self._stages = histogram(stages, "Time of scores by stage, in seconds.", ["stage"], buckets=_SECONDS)
+        self._stages = histogram(stages, "Time of scores by stage, in seconds.", ["stage"], buckets=SECONDS)
         self._lambda = histogram("eigencal_lambda_max", "Largest eigenvalue served.", buckets=_UNIT)
         self.in_flight = gauge("eigencal_scores_in_flight", "Scores in progress.")
         self._tokens = counter(
             "eigencal_score_tokens", "Tokens of scores, counted by the LLM.", ["direction"]
         )
-        self._responses = counter(
-            "eigencal_responses", "Responses started, by kind and HTTP status.", ["kind", "status"]
-        )
-        first = "Time from the request to the response's headers. For streams: to the start of the stream."
-        self._first_byte = histogram("eigencal_first_byte_seconds", first, ["kind"], buckets=_SECONDS)
         self._lag = histogram(
             "eigencal_event_loop_lag_seconds",
             "Delay of the event loop: how much later than scheduled it woke up.",
-            buckets=(0.001, 0.0025, *_SECONDS[:-3]),
+            buckets=(0.001, 0.0025, *SECONDS[:-3]),
         )
         self._part_up = gauge(
             "eigencal_part_up", "1 if the part (store, embedder or LLM) works, else 0.", ["part"]
@@ -136,11 +131,6 @@ class Metrics(Collector):
         for code, count in self._llm_failures.items():
             failures.add_metric([code], count)
         yield failures
-
-    def responded(self, kind: str, status: int, seconds: float) -> None:
-        """Count a response by status. seconds: from the request to the start of the response."""
-        self._responses.labels(kind, str(status)).inc()
-        self._first_byte.labels(kind).observe(seconds)
 
     def scored(self, score: Score, response_id: str = "") -> None:
         """Count a score. response_id: of the scored completion, for the events; "" if unknown."""

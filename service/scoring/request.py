@@ -5,9 +5,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from service.api.bodies import RequestModel
 from service.calibration.rows import LogProbability, TokenLogProbability
 from service.claims.comparison import Compare
+from service.http.bodies import RequestModel
 from service.llm.port import GenerationRequest, Message, Sampling
 from service.scoring.claims import align_tokens
 from service.scoring.score import AUTO, MAX_ITEMS, NumSamples, ScoreCommand, ScorePart, Serving

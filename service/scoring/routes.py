@@ -6,7 +6,6 @@ import random
 import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -14,17 +13,16 @@ from fastapi import APIRouter, Body, Path, Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import Response
 
-from service.api.auth import BEARER, KEY_CODES, owner_of, score_scope
-from service.api.bodies import StreamingBody, guarded, refusal
-from service.api.errors import error_body, internal_body, log_problem, request_id_of
-from service.api.openapi import ok, recorded, responses
-from service.errors import EigencalError, NotFound, Overloaded
+from service.errors import NotFound, Overloaded
+from service.http.disconnect import StreamingBody
+from service.http.openapi import BEARER, KEY_CODES, ok, recorded, responses
+from service.http.problems import refusal, report, request_id_of
 from service.scoring.request import BatchRequest, ScoreRequest, to_command
 from service.scoring.score import HEADERS, Mark, Score
 from service.scoring.scorer import in_time
-from service.scoring.service import ScoringDep, ScoringService, has_room
+from service.scoring.service import ScoringDep, ScoringService
 
-router = APIRouter(tags=["score"], route_class=guarded(score_scope, has_room))
+router = APIRouter(tags=["score"])
 EXAMPLES = recorded("examples.json")
 REQUESTS = {name: {"value": example["request"]} for name, example in EXAMPLES.items()}
 SCORED = {name: example["response"] | {"status": "scored"} for name, example in EXAMPLES.items()}
@@ -69,7 +67,8 @@ async def post_score(
     drawn: the `candidate` is judged by its log-probability and the self-check, and there is no spectrum.
     """
     command = to_command(body, app.serving, request.scope.get("eigencal.arrived"))
-    score = await app.serve(request, "score", lambda: app.scorer.score(command))
+    with app.metrics.under_way():
+        score = await app.scorer.score(command)
     return app.respond(request, score, body.return_)
 
 
@@ -91,11 +90,8 @@ async def post_batch(request: Request, app: ScoringDep, body: BatchRequest) -> R
 
     A bad item gets an error line and does not affect the others.
     """
-    lines = batch_lines(app, body.items, request_id_of(request), owner_of(request))
-    async with AsyncExitStack() as ending:
-        ending.enter_context(app.admission.one("batch"))
-        return StreamingBody(200, {"content-type": "application/x-ndjson"}, lines, ending.pop_all())
-    raise AssertionError("unreachable: the block returns or raises")
+    lines = batch_lines(app, body.items, request_id_of(request), request.state.caller)
+    return StreamingBody(200, {"content-type": "application/x-ndjson"}, lines)
 
 
 async def batch_lines(
@@ -105,7 +101,7 @@ async def batch_lines(
     slots = asyncio.Semaphore(BATCH_CONCURRENCY)
 
     async def line(index: int, item: object) -> bytes:
-        async with slots, app.admission.items:
+        async with slots, app.batch_items:
             return await batch_line(app, index, item, request_id, owner)
 
     tasks = [asyncio.ensure_future(line(index, item)) for index, item in enumerate(items)]
@@ -115,7 +111,7 @@ async def batch_lines(
     finally:
         for task in tasks:
             task.cancel()
-        # Shielded: a hang-up cancels this task repeatedly, which must not interrupt the cleanup of the items.
+        # Shielded: another cancellation must not interrupt the cleanup of the items.
         await asyncio.shield(asyncio.gather(*tasks, return_exceptions=True))
 
 
@@ -142,23 +138,17 @@ async def score_in_turn(app: ScoringService, body: ScoreRequest) -> Score:
             await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))
 
     command = to_command(body, app.serving, began)
-
-    async def score() -> Score:
-        drawn = await in_turn(lambda: app.scorer.draw(command))
-        drawn_at = time.perf_counter()
-
-        async def finish() -> Score:
-            queued_s = drawn.seconds["queue"] + time.perf_counter() - drawn_at
-            late = replace(drawn, seconds={**drawn.seconds, "queue": queued_s})
-            return await app.scorer.finish(late, command.candidate)
-
-        return await in_turn(finish)
-
-    async def score_in_time() -> Score:
+    with app.metrics.under_way():
         async with in_time(command):
-            return await score()
+            drawn = await in_turn(lambda: app.scorer.draw(command))
+            drawn_at = time.perf_counter()
 
-    return await app.counted(score_in_time)
+            async def finish() -> Score:
+                queued_s = drawn.seconds["queue"] + time.perf_counter() - drawn_at
+                late = replace(drawn, seconds={**drawn.seconds, "queue": queued_s})
+                return await app.scorer.finish(late, command.candidate)
+
+            return await in_turn(finish)
 
 
 async def batch_line(
@@ -173,12 +163,8 @@ async def batch_line(
         score = await score_in_turn(app, body)
         content = app.save(score, owner, body.return_)
         return b'{"index":%d,"result":%s}\n' % (index, content.encode())
-    except EigencalError as error:
-        problem = error_body(error, request_id)
-        log_problem(problem, f"POST /score/batch, item {index}")
     except Exception as error:
-        problem = internal_body(request_id)
-        log_problem(problem, f"POST /score/batch, item {index}", error)
+        problem = report(error, request_id, f"POST /score/batch, item {index}")
     return json.dumps({"index": index, "error": problem}).encode() + b"\n"
 
 
@@ -220,7 +206,7 @@ async def get_score(
     read it.
     """
     # Ids of another form are refused here: some databases fail on characters that no id has.
-    document = await app.kept.find(score_id, owner_of(request)) if _ID.match(score_id) else None
+    document = await app.kept.find(score_id, request.state.caller) if _ID.match(score_id) else None
     if document is None:
         raise NotFound("No score has this id, the score is no longer stored, or another key created it.")
     return {"status": "scored"} | document

@@ -10,7 +10,7 @@ import logging
 import threading
 from typing import Any
 
-from service.api.middleware import TRACEPARENT
+from service.http.door import TRACEPARENT
 from service.scoring.score import Score
 
 log = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from service.api.errors import MAX_LISTED
+from service.http.problems import MAX_LISTED
 from service.llm.sse import MAX_VALUES
 from tests.api.conftest import Client
 

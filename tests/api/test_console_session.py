@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from service.api.auth import COOKIE, cookie_of
-from service.api.middleware import FRAMED
+from service.http.keys import COOKIE, cookie_of
+from service.http.pages import FRAMED
 from tests.api.conftest import Client
 from tests.api.test_keys import PROMPT, bearer, make
 from tests.support.calibrations import add, calibration

@@ -4,9 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from service.api import errors as error_log
-from service.api import middleware
 from service.errors import LLMError, LLMUnavailable, Overloaded
+from service.http import door, problems
 from tests.api.conftest import Client
 from tests.support.fakes import FakeLLM
 
@@ -21,7 +20,7 @@ def log_lines(caplog: pytest.LogCaptureFixture) -> Told:
     caplog.set_level("INFO", logger="service")
 
     def lines() -> list[tuple[str, str]]:
-        ours = [record for record in caplog.records if record.name == error_log.__name__]
+        ours = [record for record in caplog.records if record.name == problems.__name__]
         return [(record.levelname, record.getMessage()) for record in ours]
 
     return lines
@@ -61,7 +60,7 @@ async def test_error_is_one_line_with_its_request(
 async def test_callers_error_is_logged_by_its_code_only(
     client: Client, log_lines: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(middleware, "MAX_BODY_BYTES", 2000)
+    monkeypatch.setattr(door, "MAX_BODY_BYTES", 2000)
     async with client() as http:
         await http.post("/score", json={PROMPT: 1, "prompt": PROMPT}, headers=MINE)
         await http.post("/score", json={"prompt": PROMPT * 100}, headers=MINE)

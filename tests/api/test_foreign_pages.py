@@ -8,7 +8,7 @@ import httpx2 as httpx
 import pytest
 from starlette.requests import Request
 
-from service.api.auth import on_loopback
+from service.http.keys import on_loopback
 from tests.support.fakes import FakeLLM
 from tests.support.live import fake_app, on_socket, served
 

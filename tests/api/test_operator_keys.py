@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from service.api.auth import Keys
-from service.api.openapi import Problem, document
+from service.http.keys import Keys
+from service.http.openapi import Problem, document
 from service.jobs.model import (
     CalibrateForm,
     CalibrateRequest,

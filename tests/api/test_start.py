@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from service.api.auth import new_key
 from service.app import create_app
 from service.errors import StoreUnavailable
+from service.http.keys import new_key
 from service.llm.weights import WeightsError
 from service.settings import Settings
 from service.store.database import shown, store_url

@@ -12,7 +12,7 @@ import eigencal
 ROOT = Path(__file__).parents[2]
 GENERATOR = ROOT / "clients" / "python" / "scripts" / "generate.py"
 PACKAGE = Path(eigencal.__file__).parent
-EXAMPLE = json.loads((ROOT / "service" / "api" / "examples.json").read_text())
+EXAMPLE = json.loads((ROOT / "service" / "http" / "examples.json").read_text())
 
 
 def test_generated_types_match_the_contract(tmp_path: Path) -> None:

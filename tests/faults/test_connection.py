@@ -16,7 +16,7 @@ import pytest
 
 from benchmarks.processes import PYTHON, running
 from service import server
-from service.api import middleware
+from service.http import door
 from service.server import http_options
 from tests.support.fakes import FakeLLM
 from tests.support.live import fake_app, listening, served
@@ -81,7 +81,7 @@ async def status_of(port: int, request: bytes = GET + b"\r\n") -> int:
 async def test_endless_request_is_refused_while_others_are_served(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(middleware, "MAX_BODY_BYTES", 1 << 16)
+    monkeypatch.setattr(door, "MAX_BODY_BYTES", 1 << 16)
     begin, piece = ENDLESS[name]
     async with service() as port, calling(port) as caller:
         taken, sent = await caller.send(begin), 0

@@ -10,10 +10,10 @@ from fastapi import FastAPI
 
 from service.admin import calibrations, jobs
 from service.admin.services import Services
-from service.api.auth import Keys
-from service.api.errors import install
-from service.api.middleware import RequestContext
 from service.calibration.files import UploadLimits
+from service.http.door import Door
+from service.http.keys import Keys
+from service.http.problems import HANDLERS
 from service.jobs.model import JobOptions
 from service.llm.port import Sampling
 from service.scoring.score import Serving
@@ -33,7 +33,7 @@ class World:
     def __init__(self, **limits: int) -> None:
         self.store = SqliteStore()
         self.jobs, self.calibrations = self.store.jobs, self.store.calibrations
-        self.app = FastAPI(title="t", version="0")
+        self.app = FastAPI(title="t", version="0", exception_handlers=HANDLERS)
         self.app.state.keys = Keys(MemoryKeys())
         self.app.state.admin = Services(
             Serving(10, Sampling(), Sampling()),
@@ -44,8 +44,7 @@ class World:
         )
         self.app.include_router(jobs.router)
         self.app.include_router(calibrations.router)
-        install(self.app)
-        self.app.add_middleware(RequestContext)
+        self.app.add_middleware(Door, max_requests=8, max_batches=8)
 
     @asynccontextmanager
     async def client(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx2 as httpx
 
-TARGET = Path(__file__).parents[2] / "service" / "api" / "examples.json"
+TARGET = Path(__file__).parents[2] / "service" / "http" / "examples.json"
 REQUESTS = {
     "prompt": {"prompt": "What is the capital of France?", "num_samples": 10},
     "unsure": {"prompt": "What is the name of my dog?", "num_samples": 3},

@@ -13,7 +13,7 @@ CLIENT = ROOT / "clients" / "python" / "src" / "eigencal"
 # From the bottom to the top.
 ROOMS = (
     *("errors", "ids", "lru", "addresses", "spectral"),
-    *("remote", "sharing", "store", "llm", "embedding", "claims", "api"),
+    *("remote", "sharing", "store", "llm", "embedding", "claims", "http"),
     *("calibration", "scoring", "report", "jobs", "proxy", "gateways", "admin", "console"),
     *("settings", "server", "app", "cli", "__main__"),
 )

@@ -14,13 +14,13 @@ from typer.testing import CliRunner
 
 from benchmarks.processes import free_port
 from service.admin.services import Services
-from service.api.auth import Keys
-from service.api.middleware import BodyLimit
 from service.app import OTEL_VARIABLES
 from service.calibration.files import UploadLimits
 from service.cli import cli
 from service.embedding import http as http_embedder
 from service.embedding import local
+from service.http.door import Door
+from service.http.keys import Keys
 from service.jobs.calibrator import Calibrator, Checking, Drawer
 from service.jobs.engine import DbosEngine
 from service.jobs.knowing import GetToKnow
@@ -110,7 +110,7 @@ BUILT = [
     Keys,
     Services,
     UploadLimits,
-    BodyLimit,
+    Door,
 ]
 Picture = dict[str, Any]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from service.api.auth import digest_of, new_key
+from service.http.keys import digest_of, new_key
 from service.store.database import Database
 from service.store.keys import SqlKeys
 from tests.support.keys import MemoryKeys

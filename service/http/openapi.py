@@ -11,9 +11,13 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
-from service.api.auth import SECURITY_SCHEMES
-from service.api.errors import MEDIA_TYPE, STATUS, problem_body
+from service.http.problems import MEDIA_TYPE
 
+SECURITY_SCHEMES: dict[str, Any] = {"bearer": {"type": "http", "scheme": "bearer"}}
+# Optional: the routes that need a key depend on the keys that exist.
+BEARER: dict[str, Any] = {"security": [{}, {"bearer": []}]}
+# `store_unavailable`, since the store is asked for unknown keys.
+KEY_CODES = ("missing_key", "bad_key", "scope_required", "store_unavailable")
 REF = "#/components/schemas/{model}"
 
 
@@ -43,7 +47,7 @@ class Problem(BaseModel):
 
 def recorded(file: str) -> dict[str, dict[str, Any]]:
     """Return real requests and responses by name, recorded from a running service."""
-    examples: dict[str, dict[str, Any]] = json.loads(files("service.api").joinpath(file).read_text("utf-8"))
+    examples: dict[str, dict[str, Any]] = json.loads(files("service.http").joinpath(file).read_text("utf-8"))
     return examples
 
 
@@ -103,82 +107,17 @@ def document(app: FastAPI, models: Sequence[type[BaseModel]]) -> dict[str, Any]:
     return openapi
 
 
+EXAMPLES = recorded("problem_examples.json")  # of problems, by code
+
+
 def responses(*codes: str) -> dict[int | str, dict[str, Any]]:
     """Return the OpenAPI entries for error codes, one per status, each with an example of every code."""
     entries: dict[int | str, dict[str, Any]] = {}
     for code in codes:
-        status = STATUS[code]
+        status = EXAMPLES[code]["status"]
         entry = entries.setdefault(
             status, {"description": HTTPStatus(status).phrase, "content": {MEDIA_TYPE: {"examples": {}}}}
         )
         entry["content"][MEDIA_TYPE]["schema"] = {"$ref": "#/components/schemas/Problem"}
         entry["content"][MEDIA_TYPE]["examples"][code] = {"value": EXAMPLES[code]}
     return entries
-
-
-def _example(code: str, detail: str, *, retryable: bool = False, **extra: object) -> dict[str, Any]:
-    return problem_body(code, detail, retryable=retryable, request_id="req_01K9ZD3QW4", **extra)
-
-
-EXAMPLES: dict[str, dict[str, Any]] = {
-    example["code"]: example
-    for example in (
-        _example(
-            "invalid_request",
-            "num_samples: Input should be greater than or equal to 2",
-            errors=[
-                {"loc": ["body", "num_samples"], "msg": "Input should be greater than or equal to 2"},
-            ],
-        ),
-        _example("bad_request", "There was an error parsing the body"),
-        _example("too_few_samples", "At least two samples are needed."),
-        _example(
-            "invalid_dev_data",
-            "2 of 60 rows cannot be used.",
-            errors=[
-                {"loc": ["line", 7], "line": 7, "field": "reference", "reason": "missing", "msg": "missing"},
-            ],
-            total_bad=2,
-        ),
-        _example("missing_key", "This route needs a bearer key."),
-        _example("bad_key", "The bearer key is not valid."),
-        _example("scope_required", "Without an admin key, this route accepts only requests on loopback."),
-        _example("not_found", "No calibration has the id given in `calibration`."),
-        _example("model_not_found", "The LLM server does not serve this model."),
-        _example("method_not_allowed", "Method Not Allowed"),
-        _example("conflict", "This Idempotency-Key was used for another file or other options."),
-        _example("body_too_large", "The body is larger than 8388608 bytes."),
-        _example("unsupported_media_type", "Send JSON or multipart/form-data."),
-        _example("internal", "Something went wrong in the service.", retryable=True),
-        _example(
-            "damaged_row",
-            "Row cal_01K9ZD3QW4 of the table calibrations is damaged. Restore it from a backup.",
-        ),
-        _example(
-            "llm_error",
-            "The LLM server answered with status 400.",
-            llm_status=400,
-            llm_message="max_tokens is too large",
-        ),
-        _example("llm_bad_response", "The LLM server's answer is not a completion.", retryable=True),
-        _example(
-            "no_usable_answers",
-            "20 of 20 drawn answers have no text (only reasoning, a tool call, or nothing). A score needs "
-            "two answers. The limit is 256 tokens per answer. Raise it for reasoning models "
-            "(EIGENCAL_MAX_TOKENS or `sampling.max_tokens`).",
-        ),
-        _example("overloaded", "Too many requests are waiting.", retryable=True),
-        _example("llm_unavailable", "The LLM server cannot be reached.", retryable=True),
-        _example("embedder_unavailable", "The embedder cannot embed now.", retryable=True),
-        _example("store_unavailable", "The store cannot be reached.", retryable=True),
-        _example(
-            "no_probability",
-            "The probability that an answer is right is unknown: no calibration is applied.",
-        ),
-        _example(
-            "deadline_exceeded",
-            "The score was not ready before the deadline.",
-            retryable=True,
-        ),
-    )
-}

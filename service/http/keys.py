@@ -1,4 +1,4 @@
-"""Access: keys, scopes, and whether a request is from a program or a web page on this machine."""
+"""Keys of the settings and of the store, and the callers that need none."""
 
 import asyncio
 import base64
@@ -9,14 +9,13 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, get_args
+from typing import get_args
 
-from fastapi import Request
+from starlette.requests import Request
 
 from service.addresses import is_loopback
 from service.errors import BadKey, MissingKey, ScopeRequired, StoreUnavailable
 from service.ids import new_id
-from service.sharing import OWNER
 from service.store.keys import Key, Scope, SqlKeys
 
 log = logging.getLogger(__name__)
@@ -137,9 +136,29 @@ class Keys:
                 self._keys.pop(key.digest, None)
         return key
 
-    def name_of(self, secret: str) -> str:
-        """Return the displayed name of a valid key, which never contains the key."""
-        made = self._keys.get(digest_of(secret))
+    async def admit(self, request: Request, scope: Scope) -> str:
+        """Let a request to the routes of a scope pass, and return its caller.
+
+        The caller is, for `score`, 16 hex digits of the key's digest, or "" if no key is needed; for `admin`,
+        the name of the key (without the key itself) or "no key". Without a score key, all callers may score,
+        except web pages in a browser on this machine. Without an admin key, only callers on this machine may
+        use the admin routes.
+
+        Raises MissingKey, BadKey, ScopeRequired or StoreUnavailable.
+        """
+        if not self.closed(scope):
+            _require_local(request, scope)
+            return "" if scope == "score" else "no key"
+        secret = _secret(request)
+        own_scope = await self.scope_of(secret)
+        if own_scope is None:
+            raise BadKey("The bearer key is not valid.")
+        digest = digest_of(secret)
+        if scope == "score":
+            return digest[:16]
+        if own_scope != "admin":
+            raise ScopeRequired("This route needs an admin key, not a score key.")
+        made = self._keys.get(digest)
         return "settings key" if made is None else f"{made.id} ({made.name})"
 
     async def _news(self) -> None:
@@ -181,13 +200,6 @@ class Keys:
                 log.exception("the keys cannot be read")
 
 
-SECURITY_SCHEMES: dict[str, Any] = {"bearer": {"type": "http", "scheme": "bearer"}}
-# Optional: the routes that need a key depend on the keys that exist.
-BEARER: dict[str, Any] = {"security": [{}, {"bearer": []}]}
-# `store_unavailable`, since the store is asked for unknown keys.
-KEY_CODES = ("missing_key", "bad_key", "scope_required", "store_unavailable")
-
-
 # Headers that proxies add. A proxy on this machine connects from loopback for remote callers.
 _FORWARDED = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
 
@@ -212,6 +224,17 @@ def from_a_page(request: Request) -> bool:
     return is_loopback(own_address) and not _named_as_ours(request)
 
 
+def _require_local(request: Request, scope: Scope) -> None:
+    """Raise ScopeRequired for callers that need a key although none is set."""
+    if scope == "admin" and not on_loopback(request):
+        raise ScopeRequired("Without an admin key, this route accepts only requests on loopback.")
+    if scope == "score" and from_a_page(request):
+        raise ScopeRequired(
+            "Without a score key, the service accepts only requests on loopback under loopback names "
+            "(headers Host and Origin). Behind a proxy that forwards another name, set a score key."
+        )
+
+
 def _named_as_ours(request: Request) -> bool:
     """Return True if Host, and Origin if present, name loopback."""
     origin = request.headers.get("origin")
@@ -226,61 +249,13 @@ def _host(host: str) -> str:
     return host.partition(":")[0].removesuffix(".")
 
 
-async def score_scope(request: Request) -> None:
-    """Let a scoring request pass, or raise MissingKey, BadKey, ScopeRequired or StoreUnavailable.
-
-    Without a score key all callers may score, except web pages in a browser on this machine.
-    """
-    keys = keys_of(request)
-    request.state.owner = ""
-    if keys.closed("score"):
-        sent = _bearer(request)
-        if await keys.scope_of(sent) not in ("score", "admin"):
-            raise BadKey("The bearer key is not valid.")
-        request.state.owner = digest_of(sent)[:16]
-    elif from_a_page(request):
-        raise ScopeRequired(
-            "Without a score key, the service accepts only requests on loopback under loopback names "
-            "(headers Host and Origin). Behind a proxy that forwards another name, set a score key."
-        )
-    OWNER.set(request.state.owner)
-
-
-async def admin_scope(request: Request) -> None:
-    """Let an admin request pass, or raise MissingKey, BadKey, ScopeRequired or StoreUnavailable.
-
-    Without an admin key, callers on this machine may pass.
-    """
-    keys = keys_of(request)
-    request.state.by = "no key"
-    if not keys.closed("admin"):
-        if not on_loopback(request):
-            raise ScopeRequired("Without an admin key, this route accepts only requests on loopback.")
-        return
-    opened = await keys.scope_of(_bearer(request))
-    if opened is None:
-        raise BadKey("The bearer key is not valid.")
-    if opened != "admin":
-        raise ScopeRequired("This route needs an admin key, not a score key.")
-    request.state.by = keys.name_of(_bearer(request))
-
-
-def owner_of(request: Request) -> str:
-    """Return the owner of a scoring request: 16 hex digits of its key's digest.
-
-    Other keys do not find documents of this owner. "" if scoring needed no key for the request.
-    """
-    owner: str = request.state.owner
-    return owner
-
-
 def keys_of(request: Request) -> Keys:
     """Return the keys of the request's application."""
     keys: Keys = request.app.state.keys
     return keys
 
 
-def _bearer(request: Request) -> str:
+def _secret(request: Request) -> str:
     """Return the key from Authorization, X-Api-Key (as gateways send it) or the cookie. Raises MissingKey."""
     scheme, _, sent = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and sent.strip():

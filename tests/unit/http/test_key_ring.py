@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from service.api import auth
-from service.api.auth import START, Keys, new_key
 from service.errors import StoreUnavailable
+from service.http import keys as key_ring
+from service.http.keys import START, Keys, new_key
 from service.store.keys import Key
 from tests.support.keys import MemoryKeys
 
@@ -33,8 +33,8 @@ class Clock:
 async def ring(store: MemoryKeys, **options: Any) -> AsyncIterator[Keys]:
     """Return a replica's keys, which are read again only if the test sets an interval."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(auth, "POLL_S", options.pop("poll_s", NEVER_S))
-        patch.setattr(auth, "GAP_S", options.pop("gap_s", 0.0))
+        patch.setattr(key_ring, "POLL_S", options.pop("poll_s", NEVER_S))
+        patch.setattr(key_ring, "GAP_S", options.pop("gap_s", 0.0))
         made = Keys(store, **options)
         await made.start()
         try:

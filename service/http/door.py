@@ -1,0 +1,211 @@
+"""The door: what every request passes before its route, and every response after it."""
+
+import asyncio
+import logging
+import re
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Literal, get_args
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from starlette.datastructures import MutableHeaders
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.errors import AmbiguousLength, BodyTooLarge, Overloaded
+from service.http.bodies import refuse_heavy, require_json
+from service.http.disconnect import CancelOnDisconnect
+from service.http.keys import Keys
+from service.http.pages import secure
+from service.http.problems import error_response, has_route, where_of
+from service.sharing import OWNER, Places
+from service.store.keys import Scope as KeyScope
+
+log = logging.getLogger(__name__)
+
+Kind = Literal["score", "chat", "gateway", "batch"]
+# Requests that hold a place.
+KINDS: Mapping[str, Kind] = {
+    "/score": "score",
+    "/score/batch": "batch",
+    "/v1/chat/completions": "chat",
+    "/v1/responses": "chat",
+    "/verify": "gateway",
+}
+# The scope of the key that a path needs, by the first part of the path. Other paths need no key.
+SCOPES: Mapping[str, KeyScope] = {
+    **dict.fromkeys(("score", "scores", "verify", "v1", "metrics"), "score"),
+    **dict.fromkeys(("calibrate", "calibrations", "jobs", "keys"), "admin"),
+}
+UPLOAD_PATH = "/calibrate"  # it has larger limits, see `admin.uploads`
+FORWARDED = "v1"  # bodies under this part of the path are forwarded as they are
+MAX_BODY_BYTES = 8 << 20
+STOPPING = "The service is stopping, and the answer was not ready in time."
+TWO_LENGTHS = "A request may have Content-Length or, in HTTP/1.1, Transfer-Encoding, but not both."
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+# A caller's id is written to logs and headers, so it must be printable, short and without spaces.
+SANE_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}\Z")
+
+# The caller's `traceparent` (W3C Trace Context), inherited by all tasks of its request.
+TRACEPARENT: ContextVar[str] = ContextVar("traceparent", default="")
+
+
+class Door:
+    """The middleware around all routes.
+
+    A request gets an id (the caller's, if it is well-formed) and the time of its arrival. Its key is checked
+    before its body is read, and the body is read up to a limit. Requests of `KINDS` hold a place until their
+    response has ended: at most `max_requests`, and `max_batches` batches. Keys share the places. Requests of
+    the scope `score` are cancelled when their callers disconnect. Operators' requests are finished, because
+    they may have changed the store.
+
+    `scope["eigencal.request_id"]`, `scope["eigencal.arrived"]` (by time.perf_counter) and `state.caller` (see
+    `Keys.admit`) are for the routes. The application's `state.keys` are the keys.
+    """
+
+    def __init__(
+        self, app: ASGIApp, max_requests: int, max_batches: int, registry: CollectorRegistry | None = None
+    ) -> None:
+        self._app = app
+        self._cancelling_app = CancelOnDisconnect(app)
+        requests = Places(max_requests)
+        self._places = dict.fromkeys(get_args(Kind), requests) | {"batch": Places(max_batches)}
+        registry = registry or CollectorRegistry()
+        self._in_flight = Gauge(
+            "eigencal_requests_in_flight", "Requests in flight.", ["kind"], registry=registry
+        )
+        full = "Requests refused because too many were in flight."
+        self._refused = Counter("eigencal_requests_refused", full, ["kind"], registry=registry)
+        by_status = "Responses started, by kind and HTTP status."
+        self._responses = Counter("eigencal_responses", by_status, ["kind", "status"], registry=registry)
+        first = "Time from the request to the response's headers. For streams: to the start of the stream."
+        self._first_byte = Histogram(
+            "eigencal_first_byte_seconds", first, ["kind"], buckets=SECONDS, registry=registry
+        )
+        for kind in get_args(Kind):
+            self._in_flight.labels(kind)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        request_id = request.headers.get("x-request-id", "")
+        if not SANE_ID.match(request_id):
+            request_id = f"req_{secrets.token_hex(8)}"
+        scope["eigencal.request_id"] = request_id
+        scope["eigencal.arrived"] = arrived = time.perf_counter()
+        kind = KINDS.get(scope["path"]) if scope["method"] == "POST" else None
+        has_started = False
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal has_started
+            if message["type"] == "http.response.start":
+                has_started = True
+                if kind is not None:
+                    self._responses.labels(kind, str(message["status"])).inc()
+                    self._first_byte.labels(kind).observe(time.perf_counter() - arrived)
+                headers = MutableHeaders(scope=message)
+                headers["x-request-id"] = request_id
+                secure(headers)
+            await send(message)
+
+        trace = TRACEPARENT.set(request.headers.get("traceparent", ""))
+        try:
+            await self._serve(request, kind, send_with_headers)
+        except ClientDisconnect:
+            log.debug("request %s: the caller disconnected while sending", request_id)
+        except asyncio.CancelledError:  # the service stops, and its time to wait is over
+            if not has_started:
+                response = error_response(request, Overloaded(STOPPING), _where(scope))
+                await response(scope, receive, send_with_headers)
+            raise
+        except Exception as error:
+            # The head of the response is sent and cannot be changed, so the response is cut off.
+            if has_started:
+                log.exception("unexpected error in request %s, %s", request_id, _where(scope))
+                raise
+            await error_response(request, error, _where(scope))(scope, receive, send_with_headers)
+        finally:
+            TRACEPARENT.reset(trace)
+
+    async def _serve(self, request: Request, kind: Kind | None, send: Send) -> None:
+        """Let a request pass to its route. Raises errors of the door, and unexpected errors of the route."""
+        scope, receive, headers = request.scope, request.receive, request.headers
+        if "transfer-encoding" in headers and ("content-length" in headers or scope["http_version"] == "1.0"):
+            raise AmbiguousLength(TWO_LENGTHS)
+        if not has_route(scope):  # 404 or 405, with or without a key
+            await self._app(scope, receive, send)
+            return
+        first = _first_part(scope)
+        needed = SCOPES.get(first)
+        keys: Keys = scope["app"].state.keys
+        if needed is not None:
+            request.state.caller = await keys.admit(request, needed)
+        OWNER.set(request.state.caller if needed == "score" else "")
+        if kind is not None:
+            self._refuse_if_full(kind)
+        if scope["path"] != UPLOAD_PATH:
+            receive = await _with_body(request, is_forwarded=first == FORWARDED)
+        app = self._cancelling_app if needed == "score" else self._app
+        if kind is None:
+            await app(scope, receive, send)
+            return
+        with self._place(kind):
+            await app(scope, receive, send)
+
+    def _refuse_if_full(self, kind: Kind) -> None:
+        if not self._places[kind].has_room():
+            self._refused.labels(kind).inc()
+            raise Overloaded("Too many requests are in flight.")
+
+    @contextmanager
+    def _place(self, kind: Kind) -> Iterator[None]:
+        self._refuse_if_full(kind)  # others may have taken the places while the body arrived
+        with self._in_flight.labels(kind).track_inprogress(), self._places[kind].held():
+            yield
+
+
+async def _with_body(request: Request, *, is_forwarded: bool) -> Receive:
+    """Read the body, and return a `receive` that begins with it.
+
+    Raises BodyTooLarge, by Content-Length or while the body arrives; UnsupportedMediaType; InvalidRequest;
+    and Starlette's ClientDisconnect.
+    """
+    too_large = BodyTooLarge(f"The body is larger than {MAX_BODY_BYTES} bytes.")
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > MAX_BODY_BYTES:
+        raise too_large
+    pieces, num_bytes = list[bytes](), 0
+    async for piece in request.stream():
+        pieces.append(piece)
+        num_bytes += len(piece)
+        if num_bytes > MAX_BODY_BYTES:
+            raise too_large
+    body = b"".join(pieces)
+    if body:
+        require_json(request)
+        if not is_forwarded:
+            refuse_heavy(body)
+    messages = iter([{"type": "http.request", "body": body}])
+
+    async def receive() -> Message:
+        return next(messages, None) or await request.receive()
+
+    return receive
+
+
+def _first_part(scope: Scope) -> str:
+    """Return the first part of the path, such as "score" for /score/batch."""
+    path: str = scope["path"]
+    return path.split("/", 2)[1] if path.startswith("/") else ""
+
+
+def _where(scope: Scope) -> str:
+    """Return the method and the route for the log, or the known part of the path if the door refused it."""
+    known = scope["path"] if scope["path"] in KINDS else f"/{_first_part(scope)}"
+    return where_of(scope, known) if _first_part(scope) in SCOPES else where_of(scope)
