@@ -16,7 +16,7 @@ from demo.calls import Call, ChatCall, Refusal, ResponsesCall, TextCall
 from demo.model import Model, Token
 from demo.replies import Completion, ModelResponse, Steps
 from service.api.bodies import CLIENT_CLOSED_REQUEST, StreamingBody, while_connected
-from service.llm.port import Sampling
+from service.llm.prompt import Sampling
 
 MAX_OPEN = 17  # calls: one is answered, the others wait in order
 EVENTS = {"content-type": "text/event-stream", "cache-control": "no-cache"}

@@ -13,9 +13,9 @@ from typing import Any, get_args
 
 from fastapi import Request
 
-from service.addresses import is_loopback
 from service.errors import BadKey, MissingKey, ScopeRequired, StoreUnavailable
 from service.ids import new_id
+from service.llm.connection import is_loopback
 from service.sharing import OWNER
 from service.store.keys import Key, Scope, SqlKeys
 

@@ -11,7 +11,8 @@ from service.api.auth import BEARER, KEY_CODES, owner_of, score_scope
 from service.api.bodies import CLIENT_CLOSED_REQUEST, guarded
 from service.api.openapi import responses
 from service.errors import NoProbability
-from service.llm.port import Message, is_blank
+from service.llm.prompt import Message
+from service.llm.samples import is_blank
 from service.scoring.request import Answer, PromptText
 from service.scoring.routes import BODY_CODES, LLM_CODES, PART_CODES
 from service.scoring.score import Claim, Score, ScoreCommand

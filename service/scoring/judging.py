@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from service.calibration.calibration import Selector, answer_features
 from service.claims.refusals import essence, is_refusal, is_unanswered
 from service.embedding.port import log_probabilities, with_candidate
-from service.llm.port import Draw, Generation
+from service.llm.samples import Draw, Generation
 from service.scoring.choice import ServedCalibration
 from service.scoring.score import (
     Candidate,

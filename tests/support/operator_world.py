@@ -15,7 +15,7 @@ from service.api.errors import install
 from service.api.middleware import RequestContext
 from service.calibration.files import UploadLimits
 from service.jobs.model import JobOptions
-from service.llm.port import Sampling
+from service.llm.prompt import Sampling
 from service.scoring.score import Serving
 from tests.support.following import followed
 from tests.support.keys import MemoryKeys

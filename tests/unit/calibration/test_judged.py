@@ -11,7 +11,7 @@ from service.calibration.labels import LabelledRows
 from service.calibration.material import DevSet, all_texts, assemble
 from service.calibration.rows import DevRow
 from service.embedding.port import distinct
-from service.llm.port import Draw, Generation
+from service.llm.samples import Draw, Generation
 from service.scoring.choice import ServedCalibration
 from service.scoring.judging import evidence_of, find_modes, judge, of_candidate
 from service.spectral.correctness_model import AGREEMENT, sigmoid

@@ -11,7 +11,8 @@ import pytest
 
 from service.embedding.port import Embedded
 from service.errors import DeadlineExceeded
-from service.llm.port import Generation, GenerationRequest, Message, Sampling, WirePrompt
+from service.llm.prompt import GenerationRequest, Message, Sampling, WirePrompt
+from service.llm.samples import Generation
 from service.scoring.judging import find_modes
 from service.scoring.score import Mode, ScoreCommand
 from service.scoring.scorer import Scorer
