@@ -53,7 +53,7 @@ from service.claims.kernel import compared_texts, kernel_matrix, read_texts, rea
 from service.claims.verdicts import correct
 from service.embedding.port import FACTS
 from service.llm.ask import Asker, Reply
-from service.llm.openai_server import HttpLanguageModel
+from service.llm.client import LLM
 from service.spectral.correctness_model import AGREEMENT, fit_model, log_loss
 from service.spectral.dev_set import Answers, born_probabilities, dev_set, served_lambda_max
 from service.spectral.evidence import missing_mass
@@ -147,7 +147,7 @@ async def compared(rows: Sequence[Row], num_samples: int, url: str, name: str) -
     path = RECORDED.parent / "compared" / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     replies: dict[str, Reply] = json.loads(path.read_text()) if path.exists() else {}
-    llm = HttpLanguageModel(url, model="m")
+    llm = LLM(url, model="m")
     comparer, matrices, calls, tokens, began = Comparer(Asker(llm)), list[Floats](), 0, 0, time.monotonic()
     for row in rows:
         texts, index = row.texts(num_samples), row.index(num_samples)

@@ -32,7 +32,7 @@ from service.claims.kernel import (
 )
 from service.embedding.port import FACTS, PAPER, Kernel
 from service.llm.ask import Asker
-from service.llm.openai_server import HttpLanguageModel
+from service.llm.client import LLM
 from service.spectral.spectrum import Identity, born_probability_of, spectrum
 
 WEIGHTS = Path(__file__).parents[1] / "data" / "weights" / "all-MiniLM-L6-v2"
@@ -83,7 +83,7 @@ def embedded(pairs: list[dict[str, Any]]) -> dict[str, np.ndarray]:
 
 async def compared_by_llm(pairs: Sequence[Mapping[str, Any]], url: str) -> list[np.ndarray]:
     """Return P(same) (3, 3) of the texts of each pair."""
-    llm = HttpLanguageModel(url)
+    llm = LLM(url)
     comparer = Comparer(Asker(llm))
     try:
         return [(await comparer.compare(one["question"], texts_of(one))).same for one in pairs]

@@ -20,7 +20,7 @@ from service.claims.comparison import Comparer
 from service.claims.kernel import compared_texts, kernel_matrix, read_texts, realize_first, with_comparison
 from service.embedding.port import FACTS
 from service.llm.ask import Asker
-from service.llm.openai_server import HttpLanguageModel
+from service.llm.client import LLM
 from service.spectral.spectrum import Identity, born_probability_of, spectrum
 
 TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
@@ -31,7 +31,7 @@ async def main(url: str, num_questions: int) -> None:
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(str(WEIGHTS), device="cpu")
-    llm = HttpLanguageModel(url)
+    llm = LLM(url)
     comparer = Comparer(Asker(llm))
 
     async def judge(question: str, drawn: str, text: str) -> tuple[float, float]:

@@ -19,7 +19,7 @@ from service.calibration.material import all_texts, assemble
 from service.calibration.rows import DevRow
 from service.claims.verdicts import correct
 from service.embedding.port import FACTS, PAPER, Kernel
-from service.llm.port import Draw
+from service.llm.samples import Draw
 from service.spectral.correctness_model import (
     fit_correctness,
     stratified_folds,

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import JSONResponse
 
 from demo.model import MAX_CONTEXT
-from service.llm.port import Sampling
+from service.llm.prompt import Sampling
 
 MAX_CHOICES = 256
 MAX_ALTERNATIVES = 20

@@ -16,7 +16,7 @@ from typing import Any, Literal, Self
 
 from filelock import FileLock
 
-from service.llm.port import GREEDY_BELOW, Sampling
+from service.llm.prompt import GREEDY_BELOW, Sampling
 from service.llm.weights import SMOLLM2, TABLE, WeightsError, find
 
 log = logging.getLogger(__name__)

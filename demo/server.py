@@ -17,7 +17,7 @@ from demo.calls import Call, ChatCall, Refusal, ResponsesCall, TextCall
 from demo.model import Model, Token
 from demo.replies import Completion, ModelResponse, Steps
 from service.http.disconnect import CancelOnDisconnect, StreamingBody
-from service.llm.port import Sampling
+from service.llm.prompt import Sampling
 
 MAX_OPEN = 17  # calls: one is answered, the others wait in order
 EVENTS = {"content-type": "text/event-stream", "cache-control": "no-cache"}

@@ -41,7 +41,6 @@ from service.calibration.rows import DevRow, draws_from_json, draws_to_json
 from service.claims.comparison import Compare, Comparer, Comparison
 from service.embedding.port import (
     FACTS,
-    LLM,
     PAPER,
     Embedder,
     Kernel,
@@ -50,8 +49,9 @@ from service.embedding.port import (
 from service.errors import BodyTooLarge, Conflict, EigencalError, InvalidDevData, LLMError
 from service.jobs.calibrator import REFUSALS, RetryPolicy, order_of, row_request
 from service.llm.ask import Asker, Reply
-from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import Draw, GenerationRequest, Priority
+from service.llm.client import LLM
+from service.llm.prompt import GenerationRequest, Priority
+from service.llm.samples import Draw
 from service.llm.weights import sha256_of
 from service.scoring.score import Serving
 
@@ -125,7 +125,7 @@ class Components:
     slots: number of concurrent requests. version: version of the service.
     """
 
-    llm: HttpLanguageModel
+    llm: LLM
     embedder: Embedder
     serving: Serving
     slots: int = 1
@@ -296,7 +296,7 @@ class _Run:
         if not kept.model:
             raise LLMError("The LLM has compared no answers: it refuses, or replies with neither Yes nor No.")
         pairs = {
-            name: await self._materials(name, rows, num_samples, {FACTS: (), LLM: same[name]})
+            name: await self._materials(name, rows, num_samples, {FACTS: (), "llm": same[name]})
             for name, rows in files.items()
         }
         questions = sum(len(rows) for rows in files.values())
@@ -376,7 +376,7 @@ async def _silent(_: str) -> None:
     """Ignore a message about retries: the progress bar shows that nothing advances."""
 
 
-def setup(llm: HttpLanguageModel, request: GenerationRequest) -> dict[str, Any]:
+def setup(llm: LLM, request: GenerationRequest) -> dict[str, Any]:
     """Return the set-up that determines the answers to a prompt: parts of a fingerprint, without a seed."""
     sampling = {
         f"sampling.{name}": value for name, value in asdict(request.sampling).items() if name != "seed"

@@ -51,15 +51,14 @@ from service.jobs.model import (
 )
 from service.jobs.runner import DurableJobs, JobSteps
 from service.jobs.store import SqlJobs
-from service.llm.admission import AdmissionQueue
 from service.llm.ask import Asker
-from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import PLAIN, Message, PromptShape, Sampling, shape_hash
+from service.llm.client import LLM
+from service.llm.prompt import PLAIN, Message, PromptShape, Sampling, shape_hash
+from service.llm.queue import CallQueue
 from service.llm.weights import WeightsError
 from service.proxy import routes as openai
 from service.proxy.chat_score import ChatScorer
 from service.proxy.routes import Chat, reporter
-from service.proxy.upstream import SILENCE_S, Upstream
 from service.report.pages import render
 from service.scoring import routes as score
 from service.scoring.claims import ClaimScorer
@@ -107,16 +106,17 @@ def prompt_shape(settings: Settings) -> PromptShape:
     return PromptShape(settings.system_prompt, settings.prompt_template or PLAIN)
 
 
-def build_llm(settings: Settings, queue: AdmissionQueue | None = None) -> HttpLanguageModel:
+def build_llm(settings: Settings) -> LLM:
     """Return the client of the LLM server. Raises ValueError for an invalid template."""
-    return HttpLanguageModel(
+    return LLM(
         settings.llm_url,
         model=settings.llm_model,
         api=settings.llm_api,
         api_key=settings.llm_api_key.get_secret_value(),
         shape=prompt_shape(settings),
         timeout_s=settings.llm_timeout_s,
-        queue=queue or llm_queue(settings),
+        # For draws and for the drop-in.
+        queue=CallQueue(settings.llm_slots, max(MIN_LLM_QUEUE, settings.llm_slots // 4)),
     )
 
 
@@ -168,7 +168,7 @@ def serving_of(settings: Settings) -> Serving:
     return Serving(settings.num_samples, sampling, messages_sampling, target_error=settings.target_error)
 
 
-def job_setup(settings: Settings, llm: HttpLanguageModel, serving: Serving) -> Setup:
+def job_setup(settings: Settings, llm: LLM, serving: Serving) -> Setup:
     """Return the settings that jobs posted here are bound to. The LLM server is not asked.
 
     If no model is configured, the server chooses one; then a hash of the server's URL replaces the model.
@@ -198,13 +198,8 @@ def _parts_of(name: str, sampling: Sampling) -> dict[str, Any]:
     return {f"{name}.{part}": value for part, value in parts.items()}
 
 
-def llm_queue(settings: Settings) -> AdmissionQueue:
-    """Return the queue of calls to the LLM, for draws and for the drop-in."""
-    return AdmissionQueue(settings.llm_slots, max(MIN_LLM_QUEUE, settings.llm_slots // 4))
-
-
 def own_fingerprints(
-    serving: Serving, llm: HttpLanguageModel, embedder: Embedder, compare: Compare = "embeddings"
+    serving: Serving, llm: LLM, embedder: Embedder, compare: Compare = "embeddings"
 ) -> tuple[Fingerprint, ...]:
     """Return the fingerprints of prompts, conversations, and conversations with a system message.
 
@@ -227,7 +222,7 @@ def own_fingerprints(
 
 
 def own_keys(
-    serving: Serving, llm: HttpLanguageModel, embedder: Embedder, compare: Compare = "embeddings"
+    serving: Serving, llm: LLM, embedder: Embedder, compare: Compare = "embeddings"
 ) -> tuple[str, ...]:
     """Return the fingerprint keys of prompts and of conversations without a system message."""
     return tuple(fingerprint.key() for fingerprint in own_fingerprints(serving, llm, embedder, compare)[:2])
@@ -278,7 +273,7 @@ class Replica:
 def build_replica(
     database_url: str,
     *,
-    llm: HttpLanguageModel,
+    llm: LLM,
     embedder: Embedder,
     serving: Serving,
     setup: Setup,
@@ -375,7 +370,7 @@ def dbos_engine(database: Database, setup: Setup, intervals: Intervals) -> "Dbos
     return DbosEngine(database.url, setup_keys=setup.keys(), presence=presence)
 
 
-def about(settings: Settings, serving: Serving, llm: HttpLanguageModel, embedder: Embedder) -> Iterator[str]:
+def about(settings: Settings, serving: Serving, llm: LLM, embedder: Embedder) -> Iterator[str]:
     """Yield the set-up of the service as lines for the log, without keys, passwords and user names."""
     yield f"Eigencal {__version__}"
     yield f"store: {shown(store_url(settings.resolved_database_url()))}"
@@ -413,7 +408,7 @@ that the answer is right.
 def create_app(
     settings: Settings,
     *,
-    llm: HttpLanguageModel | None = None,
+    llm: LLM | None = None,
     embedder: Embedder | None = None,
     store: Replica | None = None,
     events: OtelEvents | None = None,
@@ -424,8 +419,8 @@ def create_app(
     resamples: numbers of resamples for the intervals of reports. Nothing is loaded before the lifespan
     starts. Raises ValueError for contradictory settings.
     """
-    queue = llm_queue(settings)
-    llm = llm or build_llm(settings, queue)
+    llm = llm or build_llm(settings)
+    queue = llm.queue
     embedder = embedder or build_embedder(settings)
     serving, live = serving_of(settings), LiveLoad()
 
@@ -502,21 +497,16 @@ def create_app(
     batch_items = FairSemaphore(max(1, max_requests // 2))
     service = ScoringService(scorer, serving, kept, batch_items, metrics)
     chat = Chat(
-        upstream=Upstream(
-            settings.llm_url,
-            api_key=settings.llm_api_key.get_secret_value(),
-            silence_s=max(settings.llm_timeout_s, SILENCE_S),
-        ),
+        llm=llm,
         service=service,
-        scorer=ChatScorer(scorer, prompt_shape(settings), reporter(service)),
-        one_call=partial(queue.one_call, settings.llm_timeout_s),
+        scorer=ChatScorer(scorer, reporter(service)),
         mode=settings.chat_mode,
         deadline_s=settings.chat_deadline_s,
         num_samples=settings.chat_num_samples,
         abstain=settings.abstain,
         abstain_text=settings.abstain_text,
     )
-    parts = [metrics, threads, uploads, embedder, llm, chat.upstream, store, api_keys, kept, chat.scorer]
+    parts = [metrics, threads, uploads, embedder, llm, store, api_keys, kept, chat.scorer]
     if settings.get_to_know:
         asked = partial(own_fingerprints, serving, llm, embedder, settings.compare)
         parts.append(GetToKnow(store.jobs, store.calibrations, llm, serving, asked, scorer.choice))

@@ -1,4 +1,4 @@
-"""Places, queues and threads that keys share: a busy key leaves room for the others.
+"""Places, slots and threads that keys share: a busy key leaves room for the others.
 
 Callers without keys count as one key, which may take all places. Only a reverse proxy can share the service
 among those callers.
@@ -13,8 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from functools import partial
-from types import TracebackType
-from typing import Generic, ParamSpec, Self, TypeVar
+from typing import ParamSpec, TypeVar
 
 from service.errors import Overloaded
 
@@ -60,58 +59,17 @@ class Places:
                 del self._held[owner]
 
 
-class FairQueue(Generic[T]):
-    """A queue that serves the keys in turn, and the items of each key in order of arrival."""
-
-    def __init__(self) -> None:
-        self._by_owner: dict[str, deque[T]] = {}
-
-    def __len__(self) -> int:
-        return sum(map(len, self._by_owner.values()))
-
-    def __iter__(self) -> Iterator[T]:
-        for items in self._by_owner.values():
-            yield from items
-
-    def append(self, item: T) -> None:
-        """Add an item of the current key."""
-        self._by_owner.setdefault(OWNER.get(), deque()).append(item)
-
-    def popleft(self) -> T:
-        """Remove and return the next item. Raises StopIteration for an empty queue."""
-        owner = next(iter(self._by_owner))
-        items = self._by_owner.pop(owner)
-        item = items.popleft()
-        if items:
-            self._by_owner[owner] = items  # behind the other keys
-        return item
-
-    def remove(self, item: T) -> None:
-        """Remove an item. Raises StopIteration if the item is not in the queue."""
-        owner = next(owner for owner, items in self._by_owner.items() if item in items)
-        self._by_owner[owner].remove(item)
-        if not self._by_owner[owner]:
-            del self._by_owner[owner]
-
-    def clear(self) -> None:
-        """Remove all items."""
-        self._by_owner.clear()
-
-
 class FairSemaphore:
-    """A semaphore that serves waiting keys in turn. For one event loop."""
+    """A semaphore that serves waiting keys in turn, and the callers of a key in order. For one event loop."""
 
     def __init__(self, slots: int) -> None:
         self._free = slots
-        self._queue = FairQueue[Future[None]]()
+        self._waiting: dict[str, deque[Future[None]]] = {}
 
-    async def __aenter__(self) -> Self:
+    async def __aenter__(self) -> None:
         await self.acquire()
-        return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.release()
 
     async def acquire(self) -> None:
@@ -119,23 +77,28 @@ class FairSemaphore:
         if self._free:
             self._free -= 1
             return
-        waiting: Future[None] = get_running_loop().create_future()
-        self._queue.append(waiting)
+        turn: Future[None] = get_running_loop().create_future()
+        line = self._waiting.setdefault(OWNER.get(), deque())
+        line.append(turn)
         try:
-            await waiting
+            await turn
         except BaseException:
-            if waiting in self._queue:
-                self._queue.remove(waiting)
-            elif not waiting.cancelled():
+            if turn in line:
+                line.remove(turn)
+            elif not turn.cancelled():
                 self.release()  # the caller was cancelled after it got its slot
             raise
 
     def release(self) -> None:
         """Give the slot to the next caller that waits."""
-        while self._queue:
-            waiting = self._queue.popleft()
-            if not waiting.done():
-                waiting.set_result(None)
+        while self._waiting:
+            owner = next(iter(self._waiting))
+            line = self._waiting.pop(owner)
+            turn = line.popleft() if line else None
+            if line:
+                self._waiting[owner] = line  # behind the other keys
+            if turn is not None and not turn.done():
+                turn.set_result(None)
                 return
         self._free += 1
 

@@ -15,7 +15,7 @@ from service.calibration.labels import LabelledRows
 from service.calibration.material import all_texts, assemble
 from service.calibration.rows import DevRow
 from service.embedding.port import PAPER, Kernel
-from service.llm.port import Draw
+from service.llm.samples import Draw
 from service.spectral.correctness_model import Columns
 from service.spectral.dev_set import AnyMap
 

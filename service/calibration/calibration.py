@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, Field
 
 from service.embedding.port import PAPER, EmbedderIdentity, Kernel
-from service.llm.port import LLMIdentity, Sampling
+from service.llm.prompt import LLMIdentity, Sampling
 from service.spectral.conformal import ConformalReference
 from service.spectral.correctness_model import (
     AGREEMENT,

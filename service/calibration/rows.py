@@ -23,7 +23,8 @@ from pydantic_core import ErrorDetails, PydanticCustomError, from_json
 
 from service.calibration.calibration import Unit
 from service.claims.verdicts import Rule
-from service.llm.port import Draw, Message, is_blank, question_text, whole_question
+from service.llm.prompt import Message, question_text, whole_question
+from service.llm.samples import Draw, is_blank
 from service.spectral.evidence import POSITIVE_ROUNDING
 
 MIN_USABLE_ROWS = 10

@@ -20,7 +20,8 @@ from service.claims.facts import MAX_QUESTION, asked_part
 from service.claims.verdicts import words_compared
 from service.embedding.port import LLM, EmbedderIdentity
 from service.llm.ask import Answer, Asker, Reply, YesNo, one_line
-from service.llm.port import Priority, Usage
+from service.llm.prompt import Priority
+from service.llm.samples import Usage
 
 Floats = NDArray[np.float64]
 Pair = tuple[int | None, int]  # positions of two texts; None is `UNRELATED`

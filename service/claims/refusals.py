@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.claims.courtesies import is_courtesy, plain
-from service.llm.port import is_blank
+from service.llm.samples import is_blank
 
 # A longer text says more than a refusal.
 _MAX_CHARS = 600

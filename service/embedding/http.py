@@ -10,7 +10,6 @@ import httpx2
 import numpy as np
 from numpy.typing import NDArray
 
-from service.addresses import api_base, endpoint
 from service.embedding.port import (
     PAPER,
     Embedded,
@@ -21,11 +20,13 @@ from service.embedding.port import (
     unit_rows,
 )
 from service.errors import EmbedderRefusal, EmbedderUnavailable
-from service.remote import (
+from service.llm.connection import (
     TRY_AGAIN,
     Connections,
     HealthProbe,
     TransientError,
+    api_base,
+    endpoint,
     error_message,
     is_out_of_credit,
     retry_after_s,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.errors import EmbedderUnavailable, Overloaded
-from service.llm.port import Draw, is_blank
+from service.llm.samples import Draw, is_blank
 from service.lru import LRU
 from service.sharing import Places
 from service.spectral.evidence import checked_log_probabilities

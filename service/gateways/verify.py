@@ -9,7 +9,8 @@ from starlette.responses import Response
 
 from service.errors import NoProbability
 from service.http.openapi import BEARER, KEY_CODES, responses
-from service.llm.port import Message, is_blank
+from service.llm.prompt import Message
+from service.llm.samples import is_blank
 from service.scoring.request import Answer, PromptText
 from service.scoring.routes import BODY_CODES, LLM_CODES, PART_CODES
 from service.scoring.score import Claim, Score, ScoreCommand

@@ -13,9 +13,9 @@ from typing import get_args
 
 from starlette.requests import Request
 
-from service.addresses import is_loopback
 from service.errors import BadKey, MissingKey, ScopeRequired, StoreUnavailable
 from service.ids import new_id
+from service.llm.connection import is_loopback
 from service.store.keys import Key, Scope, SqlKeys
 
 log = logging.getLogger(__name__)

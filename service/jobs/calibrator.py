@@ -51,7 +51,6 @@ from service.calibration.rows import DevRow
 from service.calibration.store import SqlCalibrations
 from service.claims.comparison import Compare, Comparer, compared_by
 from service.embedding.port import (
-    LLM,
     Embedder,
     EmbedderIdentity,
     Kernel,
@@ -73,8 +72,9 @@ from service.ids import new_id
 from service.jobs.model import JobStage
 from service.jobs.store import RunningJob, SqlJobs, once_stored
 from service.llm.ask import NO_REPLY, Asker, checked_by, is_correct
-from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import Generation, GenerationRequest, Priority
+from service.llm.client import LLM
+from service.llm.prompt import GenerationRequest, Priority
+from service.llm.samples import Generation
 from service.report.report import make_report
 from service.scoring.score import Serving
 from service.scoring.scorer import LiveLoad
@@ -211,7 +211,7 @@ class Drawer:
     While the store is unavailable, the write of drawn answers is retried every `wait_s` seconds.
     """
 
-    llm: HttpLanguageModel
+    llm: LLM
     embedder: Embedder
     jobs: SqlJobs
     serving: Serving
@@ -586,7 +586,7 @@ class Calibrator:
         )
         fingerprint = await self._fingerprint(job, stored, identity, drawn=drawn)
         by_llm = options.unit == "answer" and (options.compare or self.compare) == "llm"
-        kernel = LLM if by_llm else embedding.embedder.kernel
+        kernel: Kernel = "llm" if by_llm else embedding.embedder.kernel
         embedded = await embedding.embedded(job, rows, num_samples, options.unit, kernel)
         check_same(fingerprint, with_embedder(fingerprint, embedded.made_by))
         compared = None

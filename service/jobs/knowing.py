@@ -18,8 +18,8 @@ from service.calibration.store import SqlCalibrations
 from service.errors import EigencalError, LLMError
 from service.jobs.model import Job, JobOptions
 from service.jobs.runner import DurableJobs
-from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import GenerationRequest, Message, Priority
+from service.llm.client import LLM
+from service.llm.prompt import GenerationRequest, Message, Priority
 from service.scoring.choice import CalibrationChoice
 from service.scoring.score import Serving
 
@@ -55,7 +55,7 @@ class GetToKnow:
         self,
         jobs: DurableJobs,
         calibrations: SqlCalibrations,
-        llm: HttpLanguageModel,
+        llm: LLM,
         serving: Serving,
         own: Callable[[], Sequence[Fingerprint]],
         choice: CalibrationChoice,

@@ -11,7 +11,7 @@ from service.calibration.calibration import ActivateOption, MethodOption, Unit
 from service.calibration.rows import MAX_ID_CHARS, MIN_USABLE_ROWS, ExampleIn
 from service.claims.comparison import Compare
 from service.http.bodies import RequestModel
-from service.llm.port import shape_hash
+from service.llm.prompt import shape_hash
 from service.scoring.score import MAX_ITEMS
 
 JobState = Literal["queued", "running", "succeeded", "failed", "cancelled"]

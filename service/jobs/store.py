@@ -44,7 +44,8 @@ from service.jobs.model import (
     differing,
 )
 from service.llm.ask import Reply
-from service.llm.port import Draw, shape_hash
+from service.llm.prompt import shape_hash
+from service.llm.samples import Draw
 from service.store.database import Database, dev_rows, jobs
 
 T = TypeVar("T")

@@ -13,16 +13,19 @@ Source: Kadavath et al., *Language Models (Mostly) Know What They Know*, 2022 (P
 
 import asyncio
 import hashlib
+import itertools
 import math
 import re
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import Literal
 
 from service.errors import DeadlineExceeded, LLMBadResponse, LLMError
-from service.llm.openai_server import QUIRK_KEPT_S, HttpLanguageModel
-from service.llm.port import GenerationRequest, Priority, Sampling, Usage, WirePrompt
+from service.llm.client import LEARNED_KEPT_S, LLM
+from service.llm.prompt import GenerationRequest, Priority, Sampling, WirePrompt
+from service.llm.samples import Usage
 from service.llm.wire import REFUSING
 from service.lru import LRU
 
@@ -129,16 +132,17 @@ class Replies:
 class Asker:
     """Asks an LLM, and keeps its replies in memory. At most `at_once` calls of all questions run at once."""
 
-    def __init__(self, llm: HttpLanguageModel, at_once: int = AT_ONCE) -> None:
+    def __init__(self, llm: LLM, at_once: int = AT_ONCE) -> None:
         self._llm = llm
         self._at_once = at_once
         self._turn = asyncio.Semaphore(at_once)
         self._kept: LRU[str, Reply] = LRU(MAX_KEPT)
-        self._replied: LRU[str, str] = LRU(MAX_MODELS)  # the model that replied last, by the model asked for
-        self._tells: LRU[str, bool] = LRU(MAX_MODELS)  # models that have given log-probabilities
-        self._drawn_until: LRU[str, float] = LRU(MAX_MODELS)  # models without them, and until when
-        # Models that refuse questions: until when they are not asked, the reason and its status.
-        self._refused: LRU[str, tuple[float, str, int]] = LRU(MAX_MODELS)
+        # By the model asked for: the model that replied last; True if it has given log-probabilities; True if
+        # it has none; the reason and the status with which it refuses questions.
+        self._replied: LRU[str, str] = LRU(MAX_MODELS)
+        self._tells: LRU[str, bool] = LRU(MAX_MODELS)
+        self._is_drawn: LRU[str, bool] = LRU(MAX_MODELS, kept_s=LEARNED_KEPT_S)
+        self._refused: LRU[str, tuple[str, int]] = LRU(MAX_MODELS, kept_s=LEARNED_KEPT_S)
 
     async def ask(
         self,
@@ -156,19 +160,19 @@ class Asker:
         models reply, and the errors of the LLM.
         """
         replies = dict[int, tuple[str, Reply]]()
-        usages, pending = list[Usage](), iter(enumerate(questions))
+        usages, pending = [Usage()], iter(enumerate(questions))
+        named = replace(_NAMELESS, model=model, priority=priority)
 
-        async def work() -> None:
-            for i, question in pending:
-                replies[i] = await self._reply(question, model, priority, known or {}, usages)
+        async def work(items: Iterable[tuple[int, YesNo]]) -> None:
+            for i, question in items:
+                replies[i] = await self._reply(question, named, known or {}, usages)
 
         try:
             async with asyncio.timeout(deadline_s), asyncio.TaskGroup() as group:
-                if questions and self._who(questions[0], model) is None:  # who replies is part of the key
-                    i, question = next(pending)
-                    replies[i] = await self._reply(question, model, priority, known or {}, usages)
+                if self._replier(named) is None:  # who replies is part of the key
+                    await work(itertools.islice(pending, 1))
                 for _ in range(min(self._at_once, len(questions) - len(replies))):
-                    group.create_task(work())
+                    group.create_task(work(pending))
         except TimeoutError:
             raise DeadlineExceeded("The LLM did not reply to a yes-or-no question in time.") from None
         except BaseExceptionGroup as failed:
@@ -180,67 +184,44 @@ class Asker:
         return Replies(
             [yes for _, (yes, _) in ordered],
             next(iter(repliers), ""),
-            Usage(
-                sum(usage.prompt_tokens for usage in usages),
-                sum(usage.completion_tokens for usage in usages),
-            ),
+            reduce(add, usages),
             {key: reply for key, reply in ordered if reply[0] is not None},
         )
 
+    def _replier(self, named: GenerationRequest) -> str | None:
+        """Return who will reply as in `Reply`, or None before the first answer or reply."""
+        identity, name = self._llm.identity(self._request(named, _NOTHING)), named.model or ""
+        replying = identity.model if identity.answered else self._replied.get(name)
+        return replying and self._named(replying, by_draws=bool(self._is_drawn.get(name)))
+
+    def _named(self, model: str, *, by_draws: bool = False) -> str:
+        return f"{model}{'' if self._llm.api == 'chat' else ' by completion'}{BY_DRAWS if by_draws else ''}"
+
     async def _reply(
-        self,
-        question: YesNo,
-        model: str | None,
-        priority: Priority,
-        known: Mapping[str, Reply],
-        usages: list[Usage],
+        self, question: YesNo, named: GenerationRequest, known: Mapping[str, Reply], usages: list[Usage]
     ) -> tuple[str, Reply]:
-        """Return the key and the reply to a question, and add the tokens of the call to `usages`."""
-        for who in self._repliers(question, model, known):
-            key = _key(question, who)
+        """Return the key and the reply to a question, and add the tokens of the calls to `usages`."""
+        # After a restart the service does not know yet who replies, or that the model is asked for draws.
+        who, earlier = self._replier(named), {by for _, by in known.values()}
+        for by in earlier if who is None else [who, *(earlier & {f"{who}{BY_DRAWS}"})]:
+            key = _key(question, by)
             if (kept := known.get(key) or self._kept.get(key)) is not None:
                 await asyncio.sleep(0)  # thousands of known replies must not hold up other requests
                 return key, kept
         async with self._turn:
-            reply = await self._asked(question, model, priority, usages)
+            reply = await self._asked(question, named, usages)
         key = _key(question, reply[1])
         if reply[0] is not None:  # otherwise the same call may succeed next time
             self._kept.put(key, reply)
         return key, reply
 
-    def _who(self, question: YesNo, model: str | None) -> str | None:
-        """Return who will reply as in `Reply`, or None before the first answer or reply."""
-        identity = self._llm.identity(self._request(question, model, Priority.LIVE))
-        replying = identity.model if identity.answered else self._replied.get(model or "")
-        return self._named(replying, by_draws=self._is_drawn(model)) if replying else None
-
-    def _repliers(self, question: YesNo, model: str | None, known: Mapping[str, Reply]) -> list[str]:
-        """Return the names under which a reply to a question may have been kept.
-
-        After a restart the service does not know yet who replies, or that the model is asked for draws.
-        """
-        who, earlier = self._who(question, model), {by for _, by in known.values()}
-        if who is None:
-            return list(earlier)
-        return [who, *(by for by in earlier if by == f"{who}{BY_DRAWS}")]
-
-    def _named(self, model: str, *, by_draws: bool = False) -> str:
-        api = "" if self._llm.api == "chat" else " by completion"
-        return f"{model}{api}{BY_DRAWS if by_draws else ''}"
-
-    def _is_drawn(self, model: str | None) -> bool:
-        until = self._drawn_until.get(model or "")
-        return until is not None and time.monotonic() < until
-
-    async def _asked(
-        self, question: YesNo, model: str | None, priority: Priority, usages: list[Usage]
-    ) -> Reply:
-        name = model or ""
-        if (refused := self._refused.get(name)) is not None and time.monotonic() < refused[0]:
-            raise LLMError(refused[1], llm_status=refused[2])
-        if not self._is_drawn(model):
+    async def _asked(self, question: YesNo, named: GenerationRequest, usages: list[Usage]) -> Reply:
+        name, request = named.model or "", self._request(named, question)
+        if (refused := self._refused.get(name)) is not None:
+            raise LLMError(refused[0], llm_status=refused[1])
+        if not self._is_drawn.get(name):
             try:
-                generation = await self._llm.generate(self._request(question, model, priority))
+                generation = await self._llm.generate(request)
             except LLMError as error:
                 if error.extra.get("llm_status") not in REFUSING or self._tells.get(name):
                     raise
@@ -253,33 +234,35 @@ class Asker:
                     return probability_of_yes(first_tokens), self._named(generation.model)
                 if self._tells.get(name):  # one odd reply says nothing about the others
                     return None, self._named(generation.model)
+        sampling = replace(request.sampling, temperature=1.0)
+        drawing = replace(request, num_samples=NUM_DRAWS, sampling=sampling, num_alternatives=0)
         try:
-            drawn = await self._llm.generate(self._request(question, model, priority, by_draws=True))
+            drawn = await self._llm.generate(drawing)
         except LLMError as error:
-            status = error.extra.get("llm_status")
-            if status in REFUSING:
-                self._refused.put(name, (time.monotonic() + QUIRK_KEPT_S, error.full_detail, status))
+            if (status := error.extra.get("llm_status")) in REFUSING:
+                self._refused.put(name, (error.full_detail, status))
             raise
         usages.append(drawn.usage)
         self._replied.put(name, drawn.model)
         share = share_of_yes([draw.text for draw in drawn.draws])
         if share is not None:
-            self._drawn_until.put(name, time.monotonic() + QUIRK_KEPT_S)
+            self._is_drawn.put(name, True)
         return share, self._named(drawn.model, by_draws=True)
 
-    def _request(
-        self, question: YesNo, model: str | None, priority: Priority, *, by_draws: bool = False
-    ) -> GenerationRequest:
+    def _request(self, named: GenerationRequest, question: YesNo) -> GenerationRequest:
         is_chat = self._llm.api == "chat"
-        return GenerationRequest(
-            num_samples=NUM_DRAWS if by_draws else 1,
-            sampling=Sampling(temperature=1.0 if by_draws else 0.0, max_tokens=1),
-            wire=WirePrompt({"messages": question.messages()} if is_chat else {"prompt": question.text()}),
-            model=model,
-            priority=priority,
-            num_alternatives=0 if by_draws else NUM_ALTERNATIVES,
-            is_question=True,
-        )
+        wire = WirePrompt({"messages": question.messages()} if is_chat else {"prompt": question.text()})
+        return replace(named, wire=wire)
+
+
+# A question without its text, model and priority.
+_NAMELESS = GenerationRequest(
+    num_samples=1,
+    sampling=Sampling(temperature=0.0, max_tokens=1),
+    num_alternatives=NUM_ALTERNATIVES,
+    is_question=True,
+)
+_NOTHING = YesNo((), "")
 
 
 def _word(token: str) -> str:

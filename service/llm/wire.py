@@ -5,17 +5,18 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
 import httpx2
 
 from service.errors import EigencalError, LLMBadResponse, LLMError, LLMUnavailable, ModelNotFound
-from service.llm.port import Api, Draw, GenerationRequest, PromptShape, Usage
+from service.llm.connection import TRY_AGAIN, error_message, is_out_of_credit
+from service.llm.prompt import Api, Sampling
+from service.llm.samples import Draw, Generation, Usage
 from service.llm.sse import too_long
-from service.remote import TRY_AGAIN, error_message, is_out_of_credit
 from service.spectral.evidence import POSITIVE_ROUNDING
 
 PATHS: dict[Api, str] = {"chat": "/chat/completions", "completions": "/completions"}
@@ -25,6 +26,30 @@ LOGPROBS: dict[Api, bool | int] = {"chat": True, "completions": 1}
 WITHOUT_EFFECT = {"top_k": 0, "top_p": 1}
 _SEED_RANGE = 2**31 - 1  # the narrowest range among known servers
 
+Body = dict[str, Any]
+
+# Calls
+
+
+def sampling_members(sampling: Sampling, *, n: int, call: int) -> Body:
+    """Return the members of a call for n answers that tell the server how to draw.
+
+    All parameters are sent, because servers may use the model's own defaults. `call`: the position of the
+    call among those of a request.
+    """
+    body: Body = {
+        "n": n,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k,
+        "max_tokens": sampling.max_tokens,
+    }
+    if sampling.stop:
+        body["stop"] = list(sampling.stop)
+    if sampling.seed is not None:  # never sent by default: any seed stops vLLM's engine on a CPU
+        body["seed"] = spread_seed(sampling.seed, call)
+    return body
+
 
 def spread_seed(seed: int, call: int) -> int:
     """Return the hashed seed of a call. Servers draw choice i with seed + i, so plain seeds overlap."""
@@ -32,70 +57,28 @@ def spread_seed(seed: int, call: int) -> int:
     return int.from_bytes(digest[:8]) % _SEED_RANGE
 
 
-Body = dict[str, Any]
+NUM_DIALECTS = 3
+# Statuses of servers that refuse a parameter, or fail on it.
+REFUSING = frozenset({400, 403, 413, 422, 500, 501})
 
 
-def build_body(
-    request: GenerationRequest, shape: PromptShape, *, api: Api, model: str, n: int, call: int = 0
-) -> tuple[str, Body]:
-    """Return path and JSON body of one call for n answers. `api`: the API for prompts.
+def in_dialect(body: Body, dialect: int) -> Body:
+    """Return a call as one of the dialects writes it. They are tried in turn on a server that refuses a call.
 
-    All sampling parameters are sent, because servers may use the model's own defaults.
+    0: all parameters, as vLLM reads them. 1: those of OpenAI's API. 2: one answer, without log-probabilities
+    and parameters that have no effect. A parameter with an effect is never left out, because a server would
+    ignore it silently.
     """
-    api, sampling = request.api(api), request.sampling
-    body: Body = {"model": model}
-    if request.wire is not None:
-        body |= request.wire.parts
-    elif api == "chat":
-        body["messages"] = shape.conversation(request)
-    else:
-        body["prompt"] = shape.text(request)
-    body |= {
-        "n": n,
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "top_k": sampling.top_k,
-        "max_tokens": sampling.max_tokens,
-        "logprobs": LOGPROBS[api],
-    }
-    if sampling.stop:
-        body["stop"] = list(sampling.stop)
-    if sampling.seed is not None:  # never sent by default: any seed stops vLLM's engine on a CPU
-        body["seed"] = spread_seed(sampling.seed, call)
-    if request.num_alternatives:
-        body["top_logprobs" if api == "chat" else "logprobs"] = request.num_alternatives
-    return PATHS[api], body
-
-
-# Dialects: how a call is written, in the order in which they are tried on a server that refuses it. A
-# parameter with an effect is never left out: the server would ignore it silently.
-
-
-def everything(body: Body) -> Body:
-    """Return the call with all parameters, as vLLM reads them."""
-    return body
-
-
-def openai_names(body: Body) -> Body:
-    """Return the call with the parameters of OpenAI's API."""
-    renamed = {"max_completion_tokens" if name == "max_tokens" else name: body[name] for name in body}
-    return without(renamed, "top_k")
-
-
-def nothing_optional(body: Body) -> Body:
-    """Return the call for one answer, without log-probabilities and parameters that have no effect."""
-    return without(body, "n", "logprobs", "top_logprobs", *WITHOUT_EFFECT)
+    if dialect == 1:
+        renamed = {"max_completion_tokens" if name == "max_tokens" else name: body[name] for name in body}
+        return without(renamed, "top_k")
+    return without(body, "n", "logprobs", "top_logprobs", *WITHOUT_EFFECT) if dialect == 2 else body
 
 
 def without(body: Body, *names: str) -> Body:
     """Return the call without these parameters, except sampling parameters that have an effect."""
     left_out = {name for name in names if body.get(name) == WITHOUT_EFFECT.get(name, body.get(name))}
     return {name: value for name, value in body.items() if name not in left_out}
-
-
-DIALECTS: Sequence[Callable[[Body], Body]] = (everything, openai_names, nothing_optional)
-# Statuses of servers that refuse a parameter, or fail on it.
-REFUSING = frozenset({400, 403, 413, 422, 500, 501})
 
 
 # Answers
@@ -142,22 +125,6 @@ async def read(response: httpx2.Response, max_bytes: int = MAX_ANSWER_BYTES) -> 
     return bytes(body)
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """The result of one call. The texts of `draws` are raw outputs.
-
-    `model`: as the server names it, or "". `queued_s`: how long the call waited for a permit, in seconds.
-    `omitted`: see `LLMIdentity`. `max_tokens`: see `Generation`.
-    """
-
-    draws: tuple[Draw, ...]
-    model: str = ""
-    usage: Usage = field(default_factory=Usage)
-    queued_s: float = 0.0
-    omitted: tuple[str, ...] = ()
-    max_tokens: int | None = None
-
-
 @dataclass(slots=True)
 class Choice:
     """A choice of an answer, assembled from chunks. `pieces`: parts of its text.
@@ -194,9 +161,9 @@ class Choice:
             self.pieces.append(piece)
         self.finish_reason = finish_of(choice) or self.finish_reason
         self.other_fields |= {name for name in OTHER_FIELDS if (message or {}).get(name)}
-        tokens = _tokens(choice)
-        if tokens and not self.tokens:
-            self.first_tokens = _alternatives(choice)
+        tokens, alternatives = _tokens(choice)
+        if not self.tokens:
+            self.first_tokens = alternatives
         self.tokens += tokens
         # A chunk may have tokens without text (the server holds back a stop string), or neither. Text without
         # tokens is incomplete. A whole answer without text is reasoning or a refusal.
@@ -204,23 +171,18 @@ class Choice:
 
     def draw(self) -> Draw:
         """Return the draw. The total log-probability is set only if that of each token is known."""
-        is_cut = self.finish_reason == "length"
+        answer = Draw(self.text, truncated=self.finish_reason == "length", first_tokens=self.first_tokens)
         if not are_tokens_of([text for text, _ in self.tokens], self.text):
-            return Draw(
-                self.text, truncated=is_cut, logprobs_of_other_text=True, first_tokens=self.first_tokens
-            )
+            return replace(answer, logprobs_of_other_text=True)
         logprobs = [value for _, value in self.tokens if value is not None]
+        if not logprobs:
+            return answer
         total = math.fsum(logprobs)
+        answer = replace(answer, logprob=total / len(logprobs))
         is_whole = len(logprobs) == len(self.tokens) and not (self.is_partial or self.other_fields)
-        has_total = bool(logprobs) and is_whole and total <= POSITIVE_ROUNDING
-        return Draw(
-            self.text,
-            truncated=is_cut,
-            logprob=total / len(logprobs) if logprobs else None,
-            total_logprob=total if has_total else None,
-            num_tokens=len(logprobs) if has_total else None,
-            first_tokens=self.first_tokens,
-        )
+        if not is_whole or total > POSITIVE_ROUNDING:
+            return answer
+        return replace(answer, total_logprob=total, num_tokens=len(logprobs))
 
 
 def finish_of(choice: Mapping[str, Any]) -> str | None:
@@ -239,30 +201,24 @@ def _joined(parts: list[Any]) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
-def _tokens(choice: Mapping[str, Any]) -> list[tuple[str, float | None]]:
+def _tokens(choice: Mapping[str, Any]) -> tuple[list[tuple[str, float | None]], dict[str, float]]:
+    """Return the tokens with their log-probabilities in nats, and the alternatives to the first token."""
     logprobs = choice.get("logprobs")
     if not isinstance(logprobs, dict):
-        return []
-    if content := _listed(logprobs.get("content")):
-        tokens = [token if isinstance(token, dict) else {} for token in content]
-        pairs = [(token.get("token"), token.get("logprob")) for token in tokens]
+        return [], {}
+    if content := [item if isinstance(item, dict) else {} for item in _listed(logprobs.get("content"))]:
+        tokens = [(item.get("token"), item.get("logprob")) for item in content]
+        listed = [item for item in _listed(content[0].get("top_logprobs")) if isinstance(item, dict)]
+        first = {item.get("token"): item.get("logprob") for item in listed}
     else:
-        pairs = list(zip_longest(_listed(logprobs.get("tokens")), _listed(logprobs.get("token_logprobs"))))
-    return [(text if isinstance(text, str) else "", _nats(value)) for text, value in pairs]
-
-
-def _alternatives(choice: Mapping[str, Any]) -> dict[str, float]:
-    """Return the likeliest first tokens of a choice, with their log-probabilities in nats."""
-    logprobs = choice["logprobs"]
-    pairs: list[tuple[object, object]] = []
-    for first in _listed(logprobs.get("content"))[:1]:
-        listed = _listed(first.get("top_logprobs")) if isinstance(first, dict) else []
-        pairs += [(token.get("token"), token.get("logprob")) for token in listed if isinstance(token, dict)]
-    for first in _listed(logprobs.get("top_logprobs"))[:1]:
-        pairs += first.items() if isinstance(first, dict) else []
-    return {
-        text: nats for text, value in pairs if isinstance(text, str) and (nats := _nats(value)) is not None
-    }
+        tokens = [*zip_longest(_listed(logprobs.get("tokens")), _listed(logprobs.get("token_logprobs")))]
+        [first] = [item for item in _listed(logprobs.get("top_logprobs"))[:1] if isinstance(item, dict)] or [
+            {}
+        ]
+    return (
+        [(text if isinstance(text, str) else "", _nats(value)) for text, value in tokens],
+        {t: nats for t, value in first.items() if isinstance(t, str) and (nats := _nats(value)) is not None},
+    )
 
 
 def _listed(value: object) -> list[Any]:
@@ -303,8 +259,8 @@ def whole_choice(choice: Mapping[str, Any]) -> Choice:
     return whole
 
 
-def read_reply(content: bytes, key: str = "") -> Reply:
-    """Return the choices of a whole answer, of either API. `key`: redacted from errors.
+def samples_of(content: bytes, key: str = "") -> Generation:
+    """Return the raw outputs in a whole answer, of either API. `key`: redacted from errors.
 
     Raises LLMBadResponse, or the error that the answer contains.
     """
@@ -318,17 +274,32 @@ def read_reply(content: bytes, key: str = "") -> Reply:
         draws = tuple(choice.draw() for choice in read if choice.finish_reason not in FAILED)
         usage = payload.get("usage") if isinstance(payload.get("usage"), dict) else {}
         tokens = (_count(usage.get(name)) for name in ("prompt_tokens", "completion_tokens"))
-        reply = Reply(draws, model_name(payload.get("model")), Usage(*tokens))
+        generation = Generation(draws, model_name(payload.get("model")), Usage(*tokens))
     except NONSENSE:
         raise LLMBadResponse("The LLM server's answer is not a completion.") from None
     if not draws:
         raise LLMBadResponse("The LLM server's answer has no choices.")
-    return reply
+    return generation
 
 
-def lacks_logprobs(reply: Reply) -> bool:
+def lacks_logprobs(draws: Sequence[Draw]) -> bool:
     """Return True if no answer with text has log-probabilities: some servers omit the end token."""
-    return all(draw.text and draw.logprob is None and not draw.logprobs_of_other_text for draw in reply.draws)
+    return all(draw.text and draw.logprob is None and not draw.logprobs_of_other_text for draw in draws)
+
+
+def listed_models(content: bytes) -> list[dict[str, Any]]:
+    """Return the models of GET /models: `{"data": [...]}`, `{"models": [...]}` or a list, of names too.
+
+    A body that lists no models has none.
+    """
+    try:
+        listed = json.loads(content)
+    except (ValueError, RecursionError):
+        return []
+    if isinstance(listed, dict):
+        listed = listed.get("data") or listed.get("models")
+    named = ({"id": model} if isinstance(model, str) else model for model in _listed(listed))
+    return [model for model in named if isinstance(model, dict)]
 
 
 def is_chunk(event: Mapping[str, Any]) -> bool:

@@ -12,14 +12,8 @@ from typing import Any, Literal, TypeVar
 
 from service.errors import EigencalError, EmbedderUnavailable, NoUsableAnswers, Unscorable
 from service.ids import new_id
-from service.llm.port import (
-    Draw,
-    GenerationRequest,
-    Priority,
-    PromptShape,
-    WirePrompt,
-    is_blank,
-)
+from service.llm.prompt import GenerationRequest, Priority, WirePrompt
+from service.llm.samples import Draw, is_blank
 from service.llm.wire import FAILED as GIVEN_UP
 from service.llm.wire import NONSENSE, Choice, whole_choice
 from service.scoring.score import Score, ScoreCommand, ScoreWarning, Serving, mark, warning
@@ -370,14 +364,13 @@ def with_places_in(text: str, judged: str, score: Score) -> Score:
 class ChatScorer:
     """Starts scores and keeps the tasks of those that continue after the answer was sent.
 
-    `shape` reads a choice in the same way as a sample. `report` is called with each score that is done, has
+    `report` is called with each score that is done, has
     failed, or continues in the background. `tasks`: all running tasks. `detached`: those that nobody waits
     for.
     """
 
-    def __init__(self, scorer: Scorer, shape: PromptShape, report: Callable[[Uncertainty], None]) -> None:
+    def __init__(self, scorer: Scorer, report: Callable[[Uncertainty], None]) -> None:
         self.scorer = scorer
-        self.shape = shape
         self.report = report
         self.detached: set[asyncio.Task[Any]] = set()
         self.tasks: set[asyncio.Task[Any]] = set()
@@ -503,7 +496,7 @@ class RunningScore:
             raise Unscorable(plan.code, plan.message)
         assert self._draws is not None
         choice = require_text(answer)
-        [draw] = self._scorer.shape.read([choice.draw()])
+        draw = choice.draw().answer()
         if is_blank(draw.text):
             raise Unscorable(*NO_TEXT)
         self.judged_text, self.choice_text = draw.text, choice.text

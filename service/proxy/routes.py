@@ -4,8 +4,8 @@ import json
 import logging
 from codecs import BOM_UTF8
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
-from dataclasses import dataclass, field, replace
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, Literal, cast, get_args
 
@@ -25,9 +25,9 @@ from service.http.disconnect import StreamingBody
 from service.http.openapi import BEARER
 from service.http.problems import refusal, request_id_of
 from service.http.problems import report as report_error
-from service.llm.admission import Permit
-from service.llm.openai_server import ServerQuirks
-from service.llm.port import Priority
+from service.llm.client import LLM
+from service.llm.forward import Reply, read_ahead
+from service.llm.prompt import Priority
 from service.llm.sse import is_heavy, parse_object, prepend, too_long
 from service.llm.wire import MAX_MESSAGE_CHARS, NONSENSE
 from service.proxy.chat_score import (
@@ -44,7 +44,6 @@ from service.proxy.completions import Completions
 from service.proxy.formats import Format
 from service.proxy.responses import Responses
 from service.proxy.stream import TOO_LONG, as_it_is, encoded, scored_stream
-from service.proxy.upstream import Call, Reply, Upstream, read_ahead
 from service.scoring.score import AUTO, NumSamples, ScoreCommand, Target
 from service.scoring.service import ScoringService
 
@@ -59,8 +58,6 @@ UNREADABLE = Unscorable("unreadable_request", "The call is not a JSON object tha
 REQUEST_HEADERS_PASSED = ("traceparent", "tracestate", "accept", "content-encoding")
 # Proxies may answer 203 or 206 with a complete body. 204 and 205 have no body.
 GOOD = frozenset(range(200, 300)) - {204, 205}
-# Statuses of servers that refuse a parameter or fail on it. The call is then sent as the caller wrote it.
-REFUSING = frozenset({400, 403, 422, 500, 501})
 
 
 class ScoreOptions(RequestModel):
@@ -162,30 +159,20 @@ def is_sendable(payload: object) -> bool:
 class Chat:
     """The drop-in: the LLM server, the scorer of its answers, and their settings.
 
-    `service`: counts scores and stores them, as for the other routes. `one_call`: context
-    manager that waits for the permit of one LLM call and releases it. Raises Overloaded. `deadline_s`: how
+    `service`: counts scores and stores them, as for the other routes. `deadline_s`: how
     long an answer waits for its score, in seconds. `num_samples`: samples drawn for a score by default.
     `abstain`: withhold every answer whose decision is to abstain, regardless of the caller's options, and
     send `abstain_text` instead.
     """
 
-    upstream: Upstream
+    llm: LLM
     service: ScoringService
     scorer: ChatScorer
-    one_call: Callable[[], AbstractAsyncContextManager[Permit]]
     mode: Mode = "on"
     deadline_s: float = 10.0
     num_samples: NumSamples = AUTO
     abstain: bool = False
     abstain_text: str = ""
-    quirks: ServerQuirks = field(default_factory=ServerQuirks)
-
-    async def open(self, sent: Call) -> Reply:
-        """Return the server's answer; see `Upstream.open`."""
-        reply = await self.upstream.open(sent)
-        if reply.status == 404 and sent.path.startswith(RESPONSES.path):
-            log.warning("the LLM server answered POST /v1/responses with 404: it may not have this route")
-        return reply
 
     async def begin(self, call: ChatCall, api: Format, owner: str) -> RunningScore:
         """Return the score of the answer to come. Raises InvalidRequest if `abstain` is not possible."""
@@ -328,7 +315,7 @@ async def responses(request: Request, chat: ChatDep) -> Response:
 @router.get("/models", responses=_described("The LLM server's list of models."), openapi_extra=BEARER)
 async def models(request: Request, chat: ChatDep) -> Response:
     """List the models of the LLM server."""
-    return await _forward(chat, Call("/models", None, _headers(request), "GET"))
+    return await _forward(chat, "/models", _headers(request), None)
 
 
 def _query(request: Request) -> str:
@@ -338,11 +325,11 @@ def _query(request: Request) -> str:
 
 async def _complete(request: Request, chat: Chat, api: Format) -> Response:
     call = await read_call(request, api, chat.mode, abstains=chat.abstain)
-    sent = Call(api.path + _query(request), call.body, _headers(request))
+    path, headers = api.path + _query(request), _headers(request)
     if call.mode == "off" and not call.options.abstain:  # `begin` refuses that combination
-        return await _forward(chat, sent)
+        return await _forward(chat, path, headers, call.body)
     running = await chat.begin(call, api, request.state.caller)
-    return await _score(chat, sent, api, call, running)
+    return await _score(chat, path, headers, api, call, running)
 
 
 def _headers(request: Request) -> dict[str, str]:
@@ -355,32 +342,51 @@ def _headers(request: Request) -> dict[str, str]:
     return passed
 
 
-async def _forward(chat: Chat, sent: Call) -> Response:
-    """Return the server's answer unchanged."""
+async def _forward(chat: Chat, path: str, headers: dict[str, str], content: bytes | None) -> Response:
+    """Return the server's answer unchanged. content: None for a GET."""
     async with AsyncExitStack() as ending:
-        if sent.body is not None:
-            await ending.enter_async_context(chat.one_call())
-        reply = await chat.open(sent)
-        ending.push_async_callback(reply.close)
+        if content is not None:
+            await ending.enter_async_context(chat.llm.permit())
+        reply = await ending.enter_async_context(chat.llm.forward(path, content, headers=headers))
+        _warn_without_route(path, reply)
         if reply.is_stream:
             return StreamingBody(reply.status, reply.headers, as_it_is(reply), ending.pop_all())
         pieces = reply.pieces()
-        content, is_whole = await read_ahead(pieces)
+        body, is_whole = await read_ahead(pieces)
         if not is_whole:
-            return StreamingBody(reply.status, reply.headers, prepend(content, pieces), ending.pop_all())
-        return Response(content, reply.status, dict(reply.headers))
+            return StreamingBody(reply.status, reply.headers, prepend(body, pieces), ending.pop_all())
+        return Response(body, reply.status, dict(reply.headers))
     raise AssertionError("unreachable: the block returns or raises")
 
 
-async def _score(chat: Chat, sent: Call, api: Format, call: ChatCall, running: RunningScore) -> Response:
-    """Return the server's answer with its score."""
+def _warn_without_route(path: str, reply: Reply) -> None:
+    if reply.status == 404 and path.startswith(RESPONSES.path):
+        log.warning("the LLM server answered POST /v1/responses with 404: it may not have this route")
+
+
+async def _score(
+    chat: Chat, path: str, headers: dict[str, str], api: Format, call: ChatCall, running: RunningScore
+) -> Response:
+    """Return the server's answer with its score.
+
+    If the server refuses log-probabilities that the score needs, the call is sent again as the caller wrote
+    it, so that callers never lose an answer.
+    """
+    contents, kind = [call.body], ""
+    if running.needs_logprobs and call.payload is not None:
+        contents.insert(0, encoded(api.asking_logprobs(call.payload)))
+        # Some servers refuse log-probabilities only for streams with tools.
+        has_tools, streams = bool(call.payload.get("tools")), bool(call.payload.get("stream"))
+        kind = f"{api.path} {call.payload.get('model')}, stream {streams}, tools {has_tools}"
     async with AsyncExitStack() as ending:
-        permit = await ending.enter_async_context(chat.one_call())
+        permit = await ending.enter_async_context(chat.llm.permit())
         ending.push_async_callback(running.discard)
         if not call.streams or call.abstains:
             running.start()
-        reply, hides = await _open(chat, sent, api, call if running.needs_logprobs else None)
-        ending.push_async_callback(reply.close)
+        forwarded = chat.llm.forward(path, *contents, headers=headers, kind=kind)
+        reply = await ending.enter_async_context(forwarded)
+        _warn_without_route(path, reply)
+        hides = len(contents) > 1 and reply.attempt == 0
         with_id = {**reply.headers, ID_HEADER: running.uncertainty.id}
         if reply.is_stream and reply.status in GOOD:
             if call.abstains:
@@ -395,7 +401,7 @@ async def _score(chat: Chat, sent: Call, api: Format, call: ChatCall, running: R
                 raise too_long()
             await running.discard(TOO_LONG)
             return StreamingBody(reply.status, with_id, prepend(content, rest), ending.pop_all())
-        permit.release()  # the samples may need it
+        permit.close()  # the samples may need it
         if reply.status not in GOOD:  # a failed call has no score
             if chat.abstain:
                 content = _error_alone(content, reply.status)
@@ -418,32 +424,6 @@ def _error_alone(content: bytes, status: int) -> bytes:
         name: str(value)[:MAX_MESSAGE_CHARS] for name, value in given.items() if isinstance(value, str | int)
     }
     return encoded({"error": told | short})
-
-
-async def _open(chat: Chat, sent: Call, api: Format, call: ChatCall | None) -> tuple[Reply, bool]:
-    """Return the answer, and True if it has log-probabilities that the caller did not ask for.
-
-    call: add log-probabilities to this call; None: add none. If the server refuses them, the call is sent
-    again without, so that callers never lose an answer. The refusal is remembered for a while, by model and
-    kind of call.
-    """
-    if call is None or call.payload is None:
-        return await chat.open(sent), False
-    # Some servers refuse log-probabilities only for streams with tools.
-    has_tools = bool(call.payload.get("tools"))
-    streams = bool(call.payload.get("stream"))
-    kind = f"{api.path} {call.payload.get('model')}, stream {streams}, tools {has_tools}"
-    if chat.quirks.get(kind, "logprobs"):
-        return await chat.open(sent), False
-    with_logprobs = await chat.open(replace(sent, body=encoded(api.asking_logprobs(call.payload))))
-    if with_logprobs.status not in REFUSING:
-        return with_logprobs, True
-    await with_logprobs.close()
-    reply = await chat.open(sent)
-    # A 500 may have another cause.
-    if reply.status in GOOD and with_logprobs.status != 500:
-        chat.quirks.record(kind, "logprobs", 1)
-    return reply, False
 
 
 async def _judged(

@@ -3,19 +3,18 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from functools import partial
 from typing import Any
 
 from service.errors import EigencalError, Unscorable
 from service.http.problems import openai_error, problem
-from service.llm.admission import Permit
+from service.llm import forward
+from service.llm.forward import Reply
 from service.llm.sse import Event, events
 from service.llm.wire import MAX_MODEL_NAME_CHARS, NONSENSE, Choice, error_in, finish_of, is_chunk
-from service.proxy import upstream
 from service.proxy.chat_score import RunningScore, choices_of, is_first
 from service.proxy.formats import Format
-from service.proxy.upstream import Reply
 
 HEARTBEAT_S = 2.0  # proxies cut connections that are silent for ten seconds or more
 TOO_LONG = Unscorable("incomplete", "The answer is too long to be judged.")
@@ -121,7 +120,7 @@ async def as_it_is(reply: Reply) -> AsyncGenerator[bytes, None]:
 
 async def scored_stream(
     reply: Reply,
-    permit: Permit,
+    permit: ExitStack,
     api: Format,
     running: RunningScore,
     wait_s: float | None,
@@ -141,7 +140,7 @@ async def scored_stream(
 
 async def _scored(
     reply: Reply,
-    permit: Permit,
+    permit: ExitStack,
     api: Format,
     running: RunningScore,
     wait_s: float | None,
@@ -169,7 +168,7 @@ async def _scored(
         """Judge the answer, and yield its last chunk with the score."""
         nonlocal is_settled
         is_settled = True
-        permit.release()
+        permit.close()
         running.judge(answer.choice, answer.model, answer.id)
         async with aclosing(beating(partial(carrier, chunk), "the score is being made")) as beats:
             async for piece in beats:
@@ -181,7 +180,7 @@ async def _scored(
         read = api.read(chunk)
         is_finished = answer.take(read)
         num_bytes += size if choices_of(read) else 0
-        if (error := error_in(read)) or num_bytes > upstream.MAX_WHOLE_BYTES:
+        if (error := error_in(read)) or num_bytes > forward.MAX_WHOLE_BYTES:
             is_settled = True
             await running.discard(NO_END if error else TOO_LONG)
         # Samples start now: earlier they would delay the caller's first token. The prompt is cached too.
@@ -222,7 +221,7 @@ async def _with_end(reply: Reply) -> AsyncGenerator[Event, None]:
     """Yield the events of a stream, then END. Raises the error that broke it off after END."""
     failure: EigencalError | None = None
     try:
-        async for event in events(reply.pieces(), upstream.MAX_WHOLE_BYTES):
+        async for event in events(reply.pieces(), forward.MAX_WHOLE_BYTES):
             yield event
     except EigencalError as error:
         failure = error

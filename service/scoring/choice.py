@@ -18,10 +18,10 @@ from service.calibration.rows import FEW_ROWS
 from service.calibration.store import SqlCalibrations
 from service.claims.comparison import Compare, compared_by
 from service.claims.facts import words
-from service.embedding.port import LLM, Embedder, EmbedderIdentity
+from service.embedding.port import Embedder, EmbedderIdentity
 from service.errors import NotFound
-from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import Draw, Generation
+from service.llm.client import LLM
+from service.llm.samples import Draw, Generation
 from service.scoring.score import CalibrationUsed, Evidence, ScoreCommand, ScoreWarning, warning
 from service.spectral.conformal import ConformalReference
 from service.spectral.correctness_model import SELF_CHECK
@@ -136,7 +136,7 @@ class CalibrationChoice:
 
     def __init__(
         self,
-        llm: HttpLanguageModel,
+        llm: LLM,
         embedder: Embedder,
         calibrations: SqlCalibrations,
         compare: Compare = "embeddings",
@@ -223,7 +223,7 @@ class CalibrationChoice:
         if command.calibration == "none":
             return []
         wanted = replace(self.fingerprint(command, generation, made_by), unit=unit)
-        is_open = wanted.kernel == LLM and not wanted.comparer  # the LLM compared nothing
+        is_open = wanted.kernel == "llm" and not wanted.comparer  # the LLM compared nothing
         if chosen is not None and (unit == "answer" or chosen.fingerprint.unit == "claim"):
             candidates = [chosen]
         else:

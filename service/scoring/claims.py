@@ -21,7 +21,7 @@ from service.claims.fields import Field, fields
 from service.claims.matching import MatchedClaim, Matcher, Support
 from service.claims.refusals import is_refusal
 from service.claims.segments import Segment, claims
-from service.llm.port import Usage
+from service.llm.samples import Usage
 from service.scoring.choice import ServedCalibration
 from service.scoring.judge import decide
 from service.scoring.score import (

@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from service.calibration.rows import LogProbability, TokenLogProbability
 from service.claims.comparison import Compare
 from service.http.bodies import RequestModel
-from service.llm.port import GenerationRequest, Message, Sampling
+from service.llm.prompt import GenerationRequest, Message, Sampling
 from service.scoring.claims import align_tokens
 from service.scoring.score import AUTO, MAX_ITEMS, NumSamples, ScoreCommand, ScorePart, Serving
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, computed_field
 
 from service.claims.comparison import Compare
 from service.embedding.port import Kernel
-from service.llm.port import GenerationRequest, Message, Priority, Sampling, question_text, whole_question
+from service.llm.prompt import GenerationRequest, Message, Priority, Sampling, question_text, whole_question
 from service.spectral.selective import CONFIDENCE
 
 DEFAULT_TARGET_ERROR = 0.2

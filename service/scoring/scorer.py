@@ -34,8 +34,9 @@ from service.errors import (
 )
 from service.ids import new_id
 from service.llm.ask import NO_REPLY, Asker, checked_by, is_correct
-from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import Generation, GenerationRequest, Priority, Usage, is_blank
+from service.llm.client import LLM
+from service.llm.prompt import GenerationRequest, Priority
+from service.llm.samples import Generation, Usage, is_blank
 from service.scoring.choice import (
     CalibrationChoice,
     ServedCalibration,
@@ -196,7 +197,7 @@ class Scorer:
 
     def __init__(
         self,
-        llm: HttpLanguageModel,
+        llm: LLM,
         embedder: Embedder,
         calibrations: SqlCalibrations,
         *,

@@ -32,7 +32,7 @@ from sqlalchemy.exc import (
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from service.errors import DamagedRow, StoreUnavailable
-from service.remote import HealthProbe
+from service.llm.connection import HealthProbe
 from service.store.migrations import migrate
 
 metadata = sa.MetaData(

@@ -10,6 +10,7 @@ from service.app import serving_of
 from service.calibration.calibration import caller_fingerprint, service_fingerprint
 from service.claims.comparison import compared_by
 from service.errors import LLMError, LLMUnavailable
+from service.llm.client import LLM
 from service.scoring import scorer as scorers
 from service.scoring.score import ScoreCommand
 from service.scoring.scorer import Scorer
@@ -148,7 +149,8 @@ async def test_draws_are_compared_before_the_candidate_is_there(llm: ComparingLL
 async def test_a_chat_is_scored_by_it(client: Client, llm: ComparingLLM) -> None:
     llm.answers[PROMPT] = ("Jupiter.", "It is Jupiter.")
     server = OpenAIServer(default=answers("Jupiter.", model="fake-llm"))
-    async with server, client(compare="llm", llm_url=server.url) as http:
+    async with server, client(compare="llm") as http:
+        llm.server = LLM(server.url)
         sent = {"messages": [{"role": "user", "content": PROMPT}], "model": "fake-llm"}
         answer = (await http.post("/v1/chat/completions", json=sent)).json()
     assert answer["uncertainty"]["kernel"] == "llm"

@@ -9,7 +9,7 @@ import pytest
 
 from service.embedding.http import HttpEmbedder
 from service.jobs.calibrator import RetryPolicy
-from service.llm.openai_server import HttpLanguageModel
+from service.llm.client import LLM
 from tests.support.embeddings_server import EmbeddingsServer
 from tests.support.fakes import FakeEmbedder
 from tests.support.openai_server import Exchange, OpenAIServer, status
@@ -52,7 +52,7 @@ class World:
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     made = World()
     async with OpenAIServer(default=made.answer) as server:
-        llm = HttpLanguageModel(server.url, model="")
+        llm = LLM(server.url, model="")
         parts = {"llm": llm, "embedder": FakeEmbedder(24), "patience": QUICK}
         async with replica_app(
             tmp_path, **parts, llm_url=server.url, num_samples=5, self_check=False

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from service.llm import forward
 from service.llm.sse import MAX_VALUES
-from service.proxy import chat_score, upstream
+from service.proxy import chat_score
 from tests.support.drop_in import QUESTION, before
 from tests.support.fakes import FakeEmbedder
 from tests.support.openai_server import MODEL, Behaviour, answers, once, raw, status
@@ -56,7 +57,7 @@ async def test_too_large_answer_is_forwarded_as_it_arrives(
     mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with before(raw(OWN)) as made:
-        monkeypatch.setattr(upstream, "MAX_WHOLE_BYTES", 100)
+        monkeypatch.setattr(forward, "MAX_WHOLE_BYTES", 100)
         response = await made.ask(mode)
         assert response.content == OWN
         if mode == "on":
@@ -250,8 +251,8 @@ async def test_answer_is_returned_despite_a_bug_in_scoring(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with before(raw(OWN)) as made:
-        monkeypatch.setattr(made.chat.scorer, "shape", None)
+        monkeypatch.setattr(made.chat.scorer.scorer, "finish", None)
         response = await made.ask()
         await made.at_rest()
     assert response.json()["uncertainty"]["warning"]["code"] == "internal"
-    assert "AttributeError" in caplog.text and "AttributeError" not in response.text
+    assert "TypeError" in caplog.text and "TypeError" not in response.text

@@ -8,7 +8,7 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from service.proxy import upstream
+from service.llm import forward
 from service.proxy.routes import UNREADABLE
 from service.proxy.stream import DONE
 from tests.support import drop_in
@@ -294,7 +294,7 @@ async def test_no_stream_is_made_of_a_malformed_answer(choice: Any) -> None:
 
 async def test_too_long_answer_is_an_error_if_the_service_abstains(monkeypatch: pytest.MonkeyPatch) -> None:
     async with before(telling(), plain(), **POLICY) as made:
-        monkeypatch.setattr(upstream, "MAX_WHOLE_BYTES", 10)
+        monkeypatch.setattr(forward, "MAX_WHOLE_BYTES", 10)
         response = await made.ask(stream=True)
         await made.at_rest()
     assert response.status_code == 502

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from service.llm import forward
 from service.proxy import stream as scored_stream
-from service.proxy import upstream
 from tests.support.drop_in import QUESTION, DropIn, before, events_of
 from tests.support.openai_server import MODEL, Exchange, answers, drop, hang, once, pieces
 
@@ -145,7 +145,7 @@ async def test_abstaining_is_refused_without_waiting(mode: str, is_stream: bool)
 async def test_an_event_without_end_breaks_the_stream_off_in_words(
     begin: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upstream, "MAX_WHOLE_BYTES", 2000)
+    monkeypatch.setattr(forward, "MAX_WHOLE_BYTES", 2000)
     async with before(pieces(begin + b"x" * 3000, then=hang)) as made:
         response = await made.ask(stream=True)
         await made.at_rest()
@@ -155,7 +155,7 @@ async def test_an_event_without_end_breaks_the_stream_off_in_words(
 async def test_stream_with_too_much_text_continues_without_a_score(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(upstream, "MAX_WHOLE_BYTES", 1000)
+    monkeypatch.setattr(forward, "MAX_WHOLE_BYTES", 1000)
     sent = BEGIN + TEXT * 30 + FINISH + DONE
     async with before(pieces(sent)) as made:
         response = await stream(made)

@@ -13,7 +13,7 @@ import pytest
 from service.claims.verdicts import correct
 from service.jobs import knowing
 from service.jobs.knowing import bundled_rows
-from service.llm.port import Priority
+from service.llm.prompt import Priority
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.knower import Knower
 from tests.support.operator_world import ended

@@ -12,8 +12,8 @@ from fastapi import Request, Response
 from starlette.middleware.base import RequestResponseEndpoint
 
 from service.app import create_app
-from service.llm import openai_server as http_llm
-from service.remote import CHECK_KEPT_S
+from service.llm import client as llm_client
+from service.llm.connection import CHECK_KEPT_S
 from service.settings import Settings
 from tests.support.embeddings_server import EmbeddingsServer
 from tests.support.live import served
@@ -42,7 +42,7 @@ class World:
 @pytest.fixture
 async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     # A check takes as long as the test blocks it.
-    monkeypatch.setattr(http_llm, "CHECK_TIMEOUT_S", 600.0)
+    monkeypatch.setattr(llm_client, "CHECK_TIMEOUT_S", 600.0)
     checks = list[str]()
     async with EmbeddingsServer() as embeddings, HeldLLM() as llm, AsyncExitStack() as stack:
         llm.gate = embeddings.gate

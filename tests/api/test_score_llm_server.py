@@ -15,8 +15,8 @@ from fastapi import FastAPI
 
 from service.app import build_llm, create_app, own_keys, serving_of
 from service.calibration.calibration import service_fingerprint
-from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import Generation
+from service.llm.client import LLM
+from service.llm.samples import Generation
 from service.scoring.score import ScoreCommand
 from service.settings import Settings
 from tests.api.test_score import calibration
@@ -34,7 +34,7 @@ class Post:
     """Scores a prompt with the given fields in an application in this process."""
 
     app: FastAPI
-    llm: HttpLanguageModel
+    llm: LLM
     http: httpx.AsyncClient
 
     async def __call__(self, **body: Any) -> httpx.Response:
@@ -80,7 +80,7 @@ async def test_samples_cut_within_reasoning_do_not_count_as_agreement(opened: Op
 def fitted(model: str, *, omitted: tuple[str, ...] = ()) -> Active:
     """Return an active calibration of the service's own set-up with this model."""
     serving = serving_of(Settings())
-    llm = HttpLanguageModel("http://127.0.0.1:9", model=model)
+    llm = LLM("http://127.0.0.1:9", model=model)
     request = serving.request(prompt="Which?")
     drawn = Generation((), model, omitted=omitted)
     llm_identity = llm.identity(request).of(drawn)

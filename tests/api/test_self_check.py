@@ -8,7 +8,7 @@ import pytest
 
 from service.app import create_app
 from service.errors import LLMError, LLMUnavailable
-from service.llm.port import GenerationRequest
+from service.llm.prompt import GenerationRequest
 from service.settings import Settings
 from tests.support.fakes import FakeEmbedder, FakeLLM, last_user_text
 from tests.support.live import in_process

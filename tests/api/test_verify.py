@@ -7,7 +7,7 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from service.llm.port import Message
+from service.llm.prompt import Message
 from service.spectral.correctness_model import agreement, sigmoid
 from tests.api.conftest import Client
 from tests.support.fakes import FakeLLM

@@ -10,7 +10,7 @@ import pytest
 
 from service.embedding.http import HttpEmbedder
 from service.errors import EmbedderRefusal
-from service.llm.openai_server import HttpLanguageModel
+from service.llm.client import LLM
 from tests.support import drop_in
 from tests.support.drop_in import QUESTION, events_of
 from tests.support.embeddings_server import EmbeddingsServer
@@ -406,7 +406,7 @@ class TestPermanentRefusals:
 
     async def test_job_ends_with_the_servers_message(self, tmp_path: Path) -> None:
         async with OpenAIServer(default=status(429, NO_CREDIT)) as server:
-            llm = HttpLanguageModel(server.url, model=MODEL)
+            llm = LLM(server.url, model=MODEL)
             async with replica_app(tmp_path, llm=llm, llm_url=server.url) as http:
                 rows = [{"prompt": f"question {i}", "reference": "Paris"} for i in range(12)]
                 job = await ended(http, await http.post("/calibrate", json={"examples": rows}))

@@ -10,7 +10,7 @@ from schemathesis.schemas import BaseSchema
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from service.app import create_app, serving_of
-from service.llm.port import is_blank
+from service.llm.samples import is_blank
 from service.llm.sse import parse_object
 from service.settings import Settings
 from tests.support.calibrations import add

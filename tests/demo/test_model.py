@@ -9,7 +9,7 @@ import pytest
 
 from demo import model as model_module
 from demo.model import Model, Token, converted_model
-from service.llm.port import Sampling
+from service.llm.prompt import Sampling
 from service.llm.weights import SMOLLM2, WeightsError, find
 from tests.demo.toy import AFTER, ToyNetwork, toy_model
 

@@ -11,8 +11,8 @@ import httpx2 as httpx
 import pytest
 
 from demo.server import LLMServer
-from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import GenerationRequest, PromptShape, Sampling
+from service.llm.client import LLM
+from service.llm.prompt import GenerationRequest, PromptShape, Sampling
 from tests.demo.toy import NEVER, Letters, ToyNetwork, toy_model
 from tests.support.live import on_socket, served
 
@@ -231,9 +231,9 @@ SHORT = Sampling(temperature=0.7, top_k=2, max_tokens=8, stop=("\n",), seed=3)
 
 
 @asynccontextmanager
-async def client(**options: Any) -> AsyncIterator[HttpLanguageModel]:
+async def client(**options: Any) -> AsyncIterator[LLM]:
     async with serving() as http:
-        llm = HttpLanguageModel(str(http.base_url), **options)
+        llm = LLM(str(http.base_url), **options)
         await llm.start()
         try:
             yield llm

@@ -11,7 +11,7 @@ import pytest
 from matplotlib.image import imread
 
 from lab.command import Components, Plan, evaluate
-from service.llm.port import Sampling
+from service.llm.prompt import Sampling
 from service.report.pages import render
 from service.scoring.score import Serving
 from tests.support.browser import Page, browser_page

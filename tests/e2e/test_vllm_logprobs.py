@@ -12,8 +12,9 @@ import pytest
 from demo.data import PROMPT_TEMPLATE
 from demo.model import Model
 from demo.server import LLMServer
-from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import Draw, GenerationRequest, PromptShape, Sampling
+from service.llm.client import LLM
+from service.llm.prompt import GenerationRequest, PromptShape, Sampling
+from service.llm.samples import Draw
 from tests.e2e.conftest import WEIGHTS, VllmServer
 from tests.support.in_thread import serving
 
@@ -30,7 +31,7 @@ def drawn(
     url: str, api: Literal["chat", "completions"], *requests: GenerationRequest
 ) -> list[tuple[Draw, ...]]:
     async def main() -> list[tuple[Draw, ...]]:
-        llm = HttpLanguageModel(f"{url}/v1", api=api, shape=SHAPE)
+        llm = LLM(f"{url}/v1", api=api, shape=SHAPE)
         await llm.start()
         try:
             return [(await llm.generate(request)).draws for request in requests]

@@ -12,8 +12,8 @@ import httpx2 as httpx
 import pytest
 
 from service.llm.ask import Asker, is_correct
-from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import Api
+from service.llm.client import LLM
+from service.llm.prompt import Api
 from tests.e2e.conftest import VllmServer
 
 pytestmark = pytest.mark.vllm
@@ -68,7 +68,7 @@ def test_prompt_is_scored(service_url: str) -> None:
 
 @pytest.mark.parametrize("api", ["chat", "completions"])
 async def test_one_token_answers_a_question(vllm: VllmServer, api: Api) -> None:
-    llm = HttpLanguageModel(f"{vllm.url}/v1", api=api)
+    llm = LLM(f"{vllm.url}/v1", api=api)
     questions = [is_correct("What is the capital of France?", answer) for answer in ("Paris", "Lyon")]
     replies = await Asker(llm).ask(questions)
     await llm.stop()

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from service.errors import DeadlineExceeded, EigencalError, Overloaded
-from service.llm.admission import AdmissionQueue
-from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import GenerationRequest, Sampling
+from service.llm.client import LLM
+from service.llm.prompt import GenerationRequest, Sampling
+from service.llm.queue import CallQueue
 from tests.support.live import fake_app, on_socket, posted
 from tests.support.openai_server import MODEL, Behaviour, Exchange, OpenAIServer, after, answers, hang
 
@@ -47,7 +47,7 @@ def ask() -> GenerationRequest:
     return GenerationRequest(2, Sampling(), prompt="p")
 
 
-async def hung_up(llm: HttpLanguageModel) -> None:
+async def hung_up(llm: LLM) -> None:
     """Send a request and disconnect, twice in a row: the second hits the closing connection."""
     call = asyncio.create_task(llm.generate(ask()))
     await asyncio.wait({call}, timeout=PATIENCE_S)
@@ -71,7 +71,7 @@ async def crowd(callers: int, once: Callable[[], Awaitable[None]]) -> None:
     await asyncio.gather(*(caller() for _ in range(callers)))
 
 
-async def as_good_as_new(llm: HttpLanguageModel, server: OpenAIServer, moody: Moody) -> None:
+async def as_good_as_new(llm: LLM, server: OpenAIServer, moody: Moody) -> None:
     """Check that one call per slot can run at the same time, and that no extra connection is left."""
     while server.active:  # abandoned calls, with closing connections
         await asyncio.sleep(0.01)
@@ -88,7 +88,7 @@ def test_overload_wears_nothing_out() -> None:
     async def main() -> None:
         moody = Moody()
         async with OpenAIServer(default=moody) as server:
-            llm = HttpLanguageModel(server.url, model=MODEL, queue=AdmissionQueue(SLOTS, SLOTS))
+            llm = LLM(server.url, model=MODEL, queue=CallQueue(SLOTS, SLOTS))
             for factor in FACTORS:
                 await crowd(int(factor * SLOTS), lambda: hung_up(llm))
                 await asyncio.wait_for(as_good_as_new(llm, server, moody), 60)
@@ -108,7 +108,7 @@ def test_overload_leaks_nothing_through_the_service() -> None:
     async def main() -> None:
         moody = Moody()
         async with OpenAIServer(default=moody) as server:
-            llm = HttpLanguageModel(server.url, model=MODEL, queue=AdmissionQueue(SLOTS, SLOTS))
+            llm = LLM(server.url, model=MODEL, queue=CallQueue(SLOTS, SLOTS))
             async with on_socket(fake_app(llm)) as http:
                 port = http.base_url.port
                 for factor in FACTORS:
@@ -144,7 +144,7 @@ async def gone(port: int) -> None:
 def test_all_requests_to_a_hung_llm_end_after_one_timeout() -> None:
     async def main() -> None:
         async with OpenAIServer(default=hang) as server:
-            llm = HttpLanguageModel(server.url, model=MODEL, queue=AdmissionQueue(2, 98), timeout_s=2)
+            llm = LLM(server.url, model=MODEL, queue=CallQueue(2, 98), timeout_s=2)
             calls = (llm.generate(ask()) for _ in range(100))
             async with asyncio.timeout(60):  # fifty waves one after the other take 100 s
                 ended = await asyncio.gather(*calls, return_exceptions=True)
@@ -164,7 +164,7 @@ def test_server_that_sends_slowly_does_not_hold_a_slot_past_the_timeout() -> Non
 
     async def main() -> None:
         async with OpenAIServer([drip]) as server:
-            llm = HttpLanguageModel(server.url, model=MODEL, queue=AdmissionQueue(1, 16), timeout_s=2)
+            llm = LLM(server.url, model=MODEL, queue=CallQueue(1, 16), timeout_s=2)
             with pytest.raises(DeadlineExceeded):
                 await asyncio.wait_for(llm.generate(ask()), 60)
             assert len((await llm.generate(ask())).draws) == 2

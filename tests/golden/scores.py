@@ -31,7 +31,8 @@ from service.calibration.calibration import (
     service_fingerprint,
 )
 from service.embedding.port import FACTS, PAPER, Kernel
-from service.llm.port import Draw, Generation, GenerationRequest
+from service.llm.prompt import GenerationRequest
+from service.llm.samples import Draw, Generation
 from service.settings import Settings
 from service.spectral.conformal import ConformalReference
 from service.spectral.correctness_model import AGREEMENT, SELF_CHECK, CorrectnessModel

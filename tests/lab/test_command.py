@@ -13,7 +13,7 @@ from lab.command import Components, evaluate
 from lab.command import Plan as FullPlan
 from lab.figures import figures, tables
 from service.errors import LLMError
-from service.llm.port import Sampling
+from service.llm.prompt import Sampling
 from service.scoring.score import Serving
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.reports import FEW

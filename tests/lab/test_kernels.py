@@ -9,7 +9,7 @@ from lab.command import Components, evaluate
 from lab.command import Plan as FullPlan
 from lab.page import render_evaluation
 from service.errors import LLMError
-from service.llm.port import Sampling
+from service.llm.prompt import Sampling
 from service.scoring.score import Serving
 from tests.support.comparing import ComparingLLM
 from tests.support.fakes import FakeEmbedder

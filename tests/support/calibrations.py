@@ -10,7 +10,7 @@ from service.calibration.calibration import Calibration, Fingerprint
 from service.calibration.rows import DevRow
 from service.calibration.store import SqlCalibrations, insert_calibration
 from service.ids import new_id
-from service.llm.port import Message
+from service.llm.prompt import Message
 from service.spectral.spectrum import DepolarizedMap
 
 NASTY = 'quote " newline \n nul \x00 emoji \U0001f600 \\ end'

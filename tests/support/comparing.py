@@ -4,7 +4,8 @@ import asyncio
 import re
 from collections.abc import Callable
 
-from service.llm.port import Generation, GenerationRequest
+from service.llm.prompt import GenerationRequest
+from service.llm.samples import Generation
 from tests.support.fakes import FakeLLM, last_user_text
 
 # P(Yes) of a first and a second answer; None for a reply other than Yes and No.

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from service.calibration.calibration import JudgedTexts, Selector
 from service.calibration.material import DevSet, all_texts, assemble
 from service.calibration.rows import DevRow
-from service.llm.port import Draw
+from service.llm.samples import Draw
 from service.scoring.score import Target
 from service.spectral.correctness_model import AGREEMENT, CorrectnessModel, logit_probability
 from service.spectral.evidence import EvidenceMap

@@ -13,8 +13,8 @@ import httpx2 as httpx
 
 from service.app import create_app, serving_of
 from service.calibration.calibration import Calibration, service_fingerprint
-from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import Message
+from service.llm.client import LLM
+from service.llm.prompt import Message
 from service.proxy.routes import Chat
 from service.scoring.telemetry import OtelEvents
 from service.settings import Settings
@@ -97,7 +97,7 @@ async def drop_in(
 def for_chats(made: Calibration) -> Active:
     """Return the calibration as an active one for conversations of the scripted server."""
     request = serving_of(Settings()).request(messages=(Message("user", "?"),))
-    llm = HttpLanguageModel("http://127.0.0.1:9", model=MODEL).identity(request)
+    llm = LLM("http://127.0.0.1:9", model=MODEL).identity(request)
     wanted = service_fingerprint(llm, request.sampling, FakeEmbedder(16).identity)
     return Active(replace(made, fingerprint=wanted))
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from service.calibration.material import DevSet, all_texts, assemble
 from service.calibration.rows import DevRow
-from service.llm.port import Draw, Generation, GenerationRequest
+from service.llm.prompt import GenerationRequest
+from service.llm.samples import Draw, Generation
 from service.spectral.evidence import EvidenceMap
 from tests.support.calibrations import calibration
 from tests.support.fakes import FakeLLM

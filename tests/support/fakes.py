@@ -5,13 +5,19 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from service.embedding.port import PAPER, Embedded, EmbedderIdentity, Kernel
 from service.errors import EmbedderUnavailable, LLMUnavailable
-from service.llm.port import Api, Draw, Generation, GenerationRequest, LLMIdentity, Usage, shape_hash
+from service.llm.client import LLM
+from service.llm.forward import Reply
+from service.llm.prompt import Api, GenerationRequest, LLMIdentity, shape_hash
+from service.llm.queue import CallQueue
+from service.llm.samples import Draw, Generation, Usage
 
 DEFAULT_ANSWERS = ("Paris", "Paris", "Lyon", "paris", "Marseille")
 
@@ -32,7 +38,8 @@ class FakeLLM:
     `gate`: each call waits for it before answering. `fail_with`: errors raised by the next calls for answers,
     in order; `fail_questions`: by the next yes-or-no questions.
     `requests` records the calls for answers, `questions` the yes-or-no questions, `cancelled` counts the
-    cancelled ones, `active` those in progress. `yes`: P(Yes) of each reply; None: neither Yes nor No.
+    cancelled ones, `active` those in progress. `server`: the client that forwards calls, by default to a
+    closed port. `yes`: P(Yes) of each reply; None: neither Yes nor No.
     """
 
     def __init__(
@@ -54,6 +61,7 @@ class FakeLLM:
         self.yes: float | None = 0.75
         self.fail_questions: list[Exception] = []
         self.failures = Counter[str]()
+        self.server = LLM("http://127.0.0.1:9")
         self.questions: list[GenerationRequest] = []
         self.requests: list[GenerationRequest] = []
         self.cancelled = 0
@@ -64,7 +72,8 @@ class FakeLLM:
         """Nothing to acquire."""
 
     async def stop(self) -> None:
-        """Nothing to release."""
+        """Close the connections of forwarded calls."""
+        await self.server.stop()
 
     def identity(self, request: GenerationRequest) -> LLMIdentity:
         """Return the fake's identity; the prompt shape is a plain prompt through chat."""
@@ -90,6 +99,19 @@ class FakeLLM:
         """Raise LLMUnavailable while `available` is false."""
         if not self.available:
             raise LLMUnavailable("The LLM is not available.")
+
+    @property
+    def queue(self) -> CallQueue:
+        """Return the queue of forwarded calls."""
+        return self.server.queue
+
+    def permit(self) -> AbstractAsyncContextManager[ExitStack]:
+        """Wait for the right to forward a call."""
+        return self.server.permit()
+
+    def forward(self, path: str, *contents: bytes | None, **more: Any) -> AbstractAsyncContextManager[Reply]:
+        """Forward a call to `server`."""
+        return self.server.forward(path, *contents, **more)
 
     async def _wait(self) -> None:
         await asyncio.sleep(0)  # like a real LLM, lets other tasks run

@@ -21,7 +21,8 @@ from service.embedding.port import Embedded, Embedder
 from service.jobs.calibrator import RetryPolicy
 from service.jobs.engine import DbosEngine
 from service.jobs.model import Setup
-from service.llm.port import Draw, Generation, GenerationRequest, Sampling
+from service.llm.prompt import GenerationRequest, Sampling
+from service.llm.samples import Draw, Generation
 from service.scoring.score import Serving
 from service.scoring.scorer import LiveLoad
 from tests.support.fakes import FakeEmbedder, FakeLLM, last_user_text

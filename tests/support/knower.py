@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from service.jobs.knowing import bundled_rows
-from service.llm.port import GenerationRequest, LLMIdentity
+from service.llm.prompt import GenerationRequest, LLMIdentity
 from tests.support.fakes import FakeLLM, last_user_text
 
 

@@ -15,7 +15,7 @@ from service.http.door import Door
 from service.http.keys import Keys
 from service.http.problems import HANDLERS
 from service.jobs.model import JobOptions
-from service.llm.port import Sampling
+from service.llm.prompt import Sampling
 from service.scoring.score import Serving
 from tests.support.following import followed
 from tests.support.keys import MemoryKeys

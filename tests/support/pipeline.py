@@ -16,8 +16,8 @@ from service.jobs.calibrator import Calibrator, Checking, Comparing, Drawer, Emb
 from service.jobs.model import JobOptions
 from service.jobs.store import SqlJobs
 from service.llm.ask import Asker
-from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import Sampling
+from service.llm.client import LLM
+from service.llm.prompt import Sampling
 from service.scoring.score import Serving
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.reports import FEW
@@ -33,7 +33,7 @@ class Pipeline:
         self,
         jobs: SqlJobs,
         calibrations: SqlCalibrations,
-        llm: FakeLLM | HttpLanguageModel,
+        llm: FakeLLM | LLM,
         embedder: Embedder,
         *,
         num_samples: int = 5,

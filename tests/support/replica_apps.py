@@ -13,8 +13,8 @@ from service.calibration.calibration import Calibration, service_fingerprint
 from service.embedding.port import Embedder
 from service.jobs.calibrator import RetryPolicy
 from service.jobs.model import Setup
-from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import Message
+from service.llm.client import LLM
+from service.llm.prompt import Message
 from service.scoring.score import Serving
 from service.scoring.scorer import LiveLoad
 from service.scoring.telemetry import OtelEvents
@@ -36,7 +36,7 @@ def orthogonal() -> FakeEmbedder:
     )
 
 
-def deciding(serving: Serving, llm: FakeLLM | HttpLanguageModel, embedder: FakeEmbedder) -> list[Calibration]:
+def deciding(serving: Serving, llm: FakeLLM | LLM, embedder: FakeEmbedder) -> list[Calibration]:
     """Return calibrations for prompts and for conversations of this service's set-up.
 
     P(correct) of a text is half its share of the answers plus half of 1 in d; from 0.5 on it promises an
@@ -53,7 +53,7 @@ async def replica_app(
     folder: Path,
     name: str = "one",
     *,
-    llm: FakeLLM | HttpLanguageModel | None = None,
+    llm: FakeLLM | LLM | None = None,
     embedder: Embedder | None = None,
     intervals: Intervals = INTERVALS,
     decides: bool = False,

@@ -19,7 +19,8 @@ from service.calibration.promotion import promote
 from service.calibration.rows import DevRow
 from service.embedding.port import EmbedderIdentity
 from service.jobs.model import JobOptions
-from service.llm.port import Draw, LLMIdentity, Sampling
+from service.llm.prompt import LLMIdentity, Sampling
+from service.llm.samples import Draw
 from service.report.report import make_report
 from service.spectral.dev_set import Answers
 from tests.support import decisions, evidence, worlds

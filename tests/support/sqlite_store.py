@@ -23,7 +23,7 @@ from service.jobs.calibrator import Drawer
 from service.jobs.model import Job, JobOptions
 from service.jobs.runner import DurableJobs, JobSteps
 from service.jobs.store import SqlJobs
-from service.llm.port import Sampling
+from service.llm.prompt import Sampling
 from service.scoring.score import Serving
 from service.store.database import Database, jobs
 from service.store.migrations import migrate

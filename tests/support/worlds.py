@@ -11,7 +11,7 @@ from service.calibration.diagnostics import Split
 from service.calibration.labels import LabelledRows
 from service.calibration.material import all_texts, assemble
 from service.calibration.rows import DevRow
-from service.llm.port import Draw
+from service.llm.samples import Draw
 
 CITIES = ("Paris", "Lyon", "Nice", "Lille", "Metz", "Brest", "Tours", "Dijon")
 

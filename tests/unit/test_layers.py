@@ -12,8 +12,8 @@ SERVICE = ROOT / "service"
 CLIENT = ROOT / "clients" / "python" / "src" / "eigencal"
 # From the bottom to the top.
 ROOMS = (
-    *("errors", "ids", "lru", "addresses", "spectral"),
-    *("remote", "sharing", "store", "llm", "embedding", "claims", "http"),
+    *("errors", "ids", "lru", "spectral"),
+    *("sharing", "llm", "store", "embedding", "claims", "http"),
     *("calibration", "scoring", "report", "jobs", "proxy", "gateways", "admin", "console"),
     *("settings", "server", "app", "cli", "__main__"),
 )

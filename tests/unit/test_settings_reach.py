@@ -26,10 +26,10 @@ from service.jobs.engine import DbosEngine
 from service.jobs.knowing import GetToKnow
 from service.jobs.runner import DurableJobs, JobSteps
 from service.jobs.store import SqlJobs
-from service.llm import openai_server as llm_http
-from service.llm.admission import AdmissionQueue
+from service.llm.client import LLM
+from service.llm.prompt import PromptShape
+from service.llm.queue import CallQueue
 from service.proxy.routes import Chat
-from service.proxy.upstream import Upstream
 from service.scoring.claims import ClaimScorer
 from service.scoring.score import Serving
 from service.scoring.score_cache import ScoreCache, ScoreStore
@@ -86,10 +86,9 @@ BASES = {
 SERVER_ONLY = {"embedder_api_key"}
 
 BUILT = [
-    AdmissionQueue,
-    llm_http.HttpLanguageModel,
-    llm_http.PromptShape,
-    Upstream,
+    CallQueue,
+    LLM,
+    PromptShape,
     Chat,
     http_embedder.HttpEmbedder,
     local.SentenceTransformerEmbedder,

@@ -9,9 +9,7 @@ import pytest
 
 from service import sharing
 from service.errors import Overloaded
-from service.llm.admission import AdmissionQueue
-from service.llm.port import Priority
-from service.sharing import OWNER, FairQueue, FairSemaphore, Threads
+from service.sharing import OWNER, FairSemaphore, Threads
 
 pytestmark = pytest.mark.usefixtures("bounded")
 
@@ -23,17 +21,6 @@ def owner(name: str) -> Iterator[None]:
         yield
     finally:
         OWNER.reset(token)
-
-
-async def test_a_queue_serves_the_keys_in_turn_and_each_key_in_order() -> None:
-    queue = FairQueue[str]()
-    for name in ("a1", "a2", "a3", "b1", "c1", "b2", "gone"):
-        with owner(name[0]):
-            queue.append(name)
-    queue.remove("gone")
-    assert len(queue) == 6 and set(queue) == {"a1", "a2", "a3", "b1", "b2", "c1"}
-    assert [queue.popleft() for _ in range(6)] == ["a1", "b1", "c1", "a2", "b2", "a3"]
-    assert not queue
 
 
 async def enter(semaphore: FairSemaphore, name: str, order: list[str]) -> None:
@@ -55,30 +42,6 @@ async def test_slots_rotate_between_keys_and_return_from_cancelled_callers() -> 
     assert order == ["b", "a"] or order == ["a", "b"]
     async with semaphore:
         assert order.count("a") == 1
-
-
-async def test_keys_alternate_for_llm_permits() -> None:
-    queue, order = AdmissionQueue(1, 16), list[str]()
-    ends = asyncio.get_running_loop().time() + 60
-
-    async def call(name: str) -> None:
-        with owner(name), queue.admitted(Priority.LIVE):
-            permit = await queue.permit(Priority.LIVE, ends)
-            await asyncio.sleep(0)
-            order.append(name)
-            permit.release()
-
-    first = await queue.permit(Priority.LIVE, ends)
-    busy = [asyncio.create_task(call("a")) for _ in range(30)]
-    await asyncio.sleep(0)
-    assert sum(task.done() for task in busy) == 17  # refused, with four slots left
-    others = [asyncio.create_task(call("b")) for _ in range(2)]
-    await asyncio.sleep(0)
-    first.release()
-    await asyncio.gather(*others)
-    assert order.count("a") <= 3
-    outcomes = await asyncio.gather(*busy, return_exceptions=True)
-    assert sum(isinstance(outcome, Overloaded) for outcome in outcomes) == 17
 
 
 @pytest.fixture

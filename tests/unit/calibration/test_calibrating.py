@@ -12,7 +12,7 @@ from service.calibration.promotion import Improvement
 from service.calibration.rows import DevRow
 from service.errors import Conflict, EmbedderUnavailable, InvalidDevData
 from service.jobs.model import JobOptions
-from service.llm.openai_server import HttpLanguageModel
+from service.llm.client import LLM
 from service.spectral.resampling import Difference
 from service.spectral.spectrum import DepolarizedMap
 from tests.support.decisions import judged_rows
@@ -77,7 +77,7 @@ async def test_calibration_on_supplied_answers(bench: Bench) -> None:
 
 async def test_vouched_answers_belong_to_the_current_model(bench: Bench) -> None:
     async with OpenAIServer(default=answers(model="told")) as server:
-        bench.llm = HttpLanguageModel(server.url, model="asked")
+        bench.llm = LLM(server.url, model="asked")
         options = JobOptions(drawn_by="service", self_check=False)
         calibration_, _ = await bench.run(made_rows(), options)
         again, _ = await bench.run(made_rows(), options)

@@ -11,7 +11,7 @@ import pytest
 from service.calibration.files import UploadLimits, check_size, read_examples, read_file
 from service.calibration.rows import ClaimIn, DevRow, Verdict, write_row
 from service.errors import BodyTooLarge, InvalidDevData
-from service.llm.port import Message
+from service.llm.prompt import Message
 from tests.support.devdata import ONE, good, jsonl, refused, rows_of
 
 

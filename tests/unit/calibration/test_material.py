@@ -8,7 +8,8 @@ import pytest
 from service.calibration.material import usable_rows
 from service.calibration.rows import DevRow
 from service.errors import InvalidDevData
-from service.llm.port import Draw, Message
+from service.llm.prompt import Message
+from service.llm.samples import Draw
 from tests.support.decisions import judged_rows
 
 

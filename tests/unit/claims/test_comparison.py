@@ -16,7 +16,7 @@ from service.claims.comparison import (
 )
 from service.errors import DeadlineExceeded, LLMBadResponse
 from service.llm.ask import Asker, probability_of_yes
-from service.llm.port import GenerationRequest, LLMIdentity
+from service.llm.prompt import GenerationRequest, LLMIdentity
 from tests.support.comparing import ComparingLLM, Same
 
 QUESTION = "Which planet is the largest?"

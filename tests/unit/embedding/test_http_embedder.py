@@ -10,7 +10,7 @@ import pytest
 
 from service.embedding.http import HttpEmbedder
 from service.errors import EmbedderRefusal, EmbedderUnavailable
-from service.remote import CHECK_KEPT_S
+from service.llm.connection import CHECK_KEPT_S
 from tests.support.openai_server import Behaviour, Exchange, OpenAIServer, drop, hang, raw, status
 
 SECRET_TEXT = "a text that no error may show"
@@ -18,7 +18,7 @@ SECRET_TEXT = "a text that no error may show"
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.remote.BACKOFF_S", 0.0)
+    monkeypatch.setattr("service.llm.connection.BACKOFF_S", 0.0)
 
 
 class Server(OpenAIServer):

@@ -23,8 +23,8 @@ from service.jobs.calibrator import Drawer, LivePriority
 from service.jobs.model import Job, JobOptions
 from service.jobs.runner import JobSteps, run_job
 from service.jobs.store import RunningJob, SqlJobs
-from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import GenerationRequest, LLMIdentity, Sampling
+from service.llm.client import LLM
+from service.llm.prompt import GenerationRequest, LLMIdentity, Sampling
 from service.scoring.score import Serving
 from service.scoring.scorer import LiveLoad
 from tests.support.fakes import FakeEmbedder, FakeLLM
@@ -142,9 +142,9 @@ async def test_empty_answers_are_sampled_again_up_to_a_limit(make: Make) -> None
 
 
 @asynccontextmanager
-async def over_http(*script: Behaviour, default: Behaviour) -> AsyncIterator[HttpLanguageModel]:
+async def over_http(*script: Behaviour, default: Behaviour) -> AsyncIterator[LLM]:
     async with OpenAIServer(script, default=default) as server:
-        llm = HttpLanguageModel(server.url, model="asked")
+        llm = LLM(server.url, model="asked")
         await llm.start()
         yield llm
         await llm.stop()

@@ -22,7 +22,7 @@ from service.jobs.model import Job, JobError, JobOptions
 from service.jobs.presence import Presence
 from service.jobs.runner import DurableJobs, JobSteps
 from service.jobs.store import RunningJob, SqlJobs
-from service.llm.port import Sampling
+from service.llm.prompt import Sampling
 from service.scoring.score import Serving
 from service.store.database import Database, store_url
 from tests.support.calibrations import calibration, rows

@@ -5,12 +5,11 @@ import asyncio
 import httpx2
 import pytest
 
-from service.addresses import api_base, endpoint
 from service.embedding.http import HttpEmbedder
 from service.errors import EmbedderUnavailable, LLMUnavailable
-from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import GenerationRequest, Sampling
-from service.proxy.upstream import Call, Upstream
+from service.llm.client import LLM
+from service.llm.connection import api_base, endpoint
+from service.llm.prompt import GenerationRequest, Sampling
 
 
 def test_queries_of_a_caller_precede_those_of_the_base_url() -> None:
@@ -40,13 +39,9 @@ def test_queries_of_a_caller_precede_those_of_the_base_url() -> None:
 )
 @pytest.mark.parametrize("setting", ["EIGENCAL_LLM_URL", "EIGENCAL_EMBEDDER_URL"])
 def test_other_urls_are_refused_at_the_start(setting: str, address: str, why: str) -> None:
-    clients = [HttpLanguageModel, Upstream]
-    if setting == "EIGENCAL_EMBEDDER_URL":
-        clients = [lambda url: HttpEmbedder(url, "m")]
-    for client in clients:
-        with pytest.raises(ValueError, match=f"^{setting} .*{why}") as refused:
-            client(address)
-        assert "secret" not in str(refused.value)
+    with pytest.raises(ValueError, match=f"^{setting} .*{why}") as refused:
+        LLM(address) if setting == "EIGENCAL_LLM_URL" else HttpEmbedder(address, "m")
+    assert "secret" not in str(refused.value)
 
 
 def test_all_clients_use_the_same_base_url() -> None:
@@ -58,12 +53,13 @@ def test_all_clients_use_the_same_base_url() -> None:
 
     async def main() -> None:
         mock, url = httpx2.MockTransport(refuse), "https://host/api/v3?api-version=1"
-        llm = HttpLanguageModel(url, transport=mock)
+        llm = LLM(url, transport=mock)
         with pytest.raises(LLMUnavailable):
             await llm.generate(GenerationRequest(2, Sampling(), prompt="?"))
         with pytest.raises(EmbedderUnavailable):
             await HttpEmbedder(url, "m", transport=mock).check()
-        await (await Upstream(url, transport=mock).open(Call("/completions"))).close()
+        async with llm.forward("/completions", None):
+            pass
 
     asyncio.run(main())
     paths = ("models", "embeddings", "completions")

@@ -6,7 +6,7 @@ import pytest
 
 from service.errors import LLMError
 from service.llm.ask import Asker, is_correct, one_line, share_of_yes
-from service.llm.port import GenerationRequest, Sampling
+from service.llm.prompt import GenerationRequest, Sampling
 from tests.support.openai_server import MODEL, Behaviour, Exchange, answers, status
 from tests.unit.llm.test_llm_http import playing
 from tests.unit.llm.test_llm_logprobs import APIS, with_alternatives

@@ -9,14 +9,12 @@ from typing import Any
 import httpx2
 import pytest
 
-from service import remote
-from service.addresses import endpoint
 from service.embedding.http import HttpEmbedder
 from service.errors import LLMUnavailable
-from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import GenerationRequest, Sampling
-from service.proxy.upstream import Call, Upstream
-from service.remote import Connections, HealthProbe
+from service.llm import connection
+from service.llm.client import LLM
+from service.llm.connection import Connections, HealthProbe, endpoint
+from service.llm.prompt import GenerationRequest, Sampling
 from tests.support.openai_server import Behaviour, Exchange, OpenAIServer, completion, hang
 from tests.support.openai_server import pieces as begun
 
@@ -50,7 +48,7 @@ async def test_connection_is_reused_after_a_read_response(
         async with connections(server.url) as (made, url):
             kept = [await is_kept(made, url, method) for method in ("GET", "GET", "POST", "GET")]
         assert kept == [False, True, True, False]
-        monkeypatch.setattr(remote, "KEEPALIVE_S", 0.0)
+        monkeypatch.setattr(connection, "KEEPALIVE_S", 0.0)
         async with connections(server.url) as (made, url):
             assert [await is_kept(made, url, "GET") for _ in range(2)] == [False, False]
 
@@ -77,7 +75,7 @@ async def test_unresolvable_name_fails_quickly(monkeypatch: pytest.MonkeyPatch) 
     async def forever(*_: object, **__: object) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(remote, "CONNECT_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(connection, "CONNECT_TIMEOUT_S", 0.01)
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", forever)
     async with connections("http://model.internal") as (made, url):
         with pytest.raises(httpx2.ConnectTimeout):
@@ -112,7 +110,7 @@ TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-lengt
 
 @asynccontextmanager
 async def llm(url: str) -> AsyncIterator[Ask]:
-    made = HttpLanguageModel(url, model="m")
+    made = LLM(url, model="m")
 
     async def ask() -> object:
         generation = await made.generate(GenerationRequest(1, Sampling(), prompt="?"))
@@ -134,14 +132,12 @@ async def embedder(url: str) -> AsyncIterator[Ask]:
 
 
 @asynccontextmanager
-async def upstream(url: str) -> AsyncIterator[Ask]:
-    made = Upstream(url)
+async def forwarding(url: str) -> AsyncIterator[Ask]:
+    made = LLM(url)
 
     async def ask() -> object:
-        reply = await made.open(Call("/chat/completions", b'{"n": 1}'))
-        content = b"".join([piece async for piece in reply.pieces()])
-        await reply.close()
-        return reply.status, content
+        async with made.forward("/chat/completions", b'{"n": 1}') as reply:
+            return reply.status, b"".join([piece async for piece in reply.pieces()])
 
     yield ask
     await made.stop()
@@ -169,7 +165,7 @@ def followed_by(rest: bytes, when: str, written: asyncio.Event) -> Behaviour:
     return behave
 
 
-@pytest.mark.parametrize("client", [llm, embedder, upstream])
+@pytest.mark.parametrize("client", [llm, embedder, forwarding])
 @pytest.mark.parametrize("rest", [EVIL, TIMED_OUT, b"\0\0\r\n\r\n"], ids=["response", "408", "garbage"])
 @pytest.mark.parametrize("when", ["with it", "after it", "later"])
 async def test_bytes_on_an_idle_connection_are_discarded(client: Any, rest: bytes, when: str) -> None:
@@ -210,7 +206,7 @@ async def test_408_on_a_reused_connection_is_retried() -> None:
 
     async with await asyncio.start_server(answer_once, "127.0.0.1") as server:
         port = server.sockets[0].getsockname()[1]
-        async with upstream(f"http://127.0.0.1:{port}") as ask:
+        async with forwarding(f"http://127.0.0.1:{port}") as ask:
             assert [await ask(), await ask()] == [(200, b"{}")] * 2
     assert arrived == 2
 
@@ -220,10 +216,10 @@ async def test_408_on_a_reused_connection_is_retried() -> None:
 
 @pytest.mark.parametrize("wait_s", [0.0, 0.001, 0.05])
 async def test_cancelled_calls_leave_no_connection(wait_s: float) -> None:
-    async with OpenAIServer(default=hang) as server, connections(server.url, silence_s=60) as (made, url):
+    async with OpenAIServer(default=hang) as server, connections(server.url) as (made, url):
 
         async def call(method: str) -> int:
-            async with made.stream(method, url, b"{}") as response:
+            async with made.stream(method, url, b"{}", silence_s=60) as response:
                 return response.status_code
 
         for _ in range(3):
@@ -261,7 +257,7 @@ async def test_shared_check_survives_cancelled_callers(
     gate.set()
     await asyncio.gather(*stays, check())
     assert asked == 1
-    monkeypatch.setattr(remote, "CHECK_KEPT_S", -1.0)
+    monkeypatch.setattr(connection, "CHECK_KEPT_S", -1.0)
     fails.append(LLMUnavailable("down", retry_after_s=7))
     first, second = await asyncio.gather(check(), check(), return_exceptions=True)
     assert isinstance(first, LLMUnavailable) and first.retry_after_s == 7 and first is not second

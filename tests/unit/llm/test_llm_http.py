@@ -18,9 +18,10 @@ from service.errors import (
     LLMUnavailable,
     ModelNotFound,
 )
-from service.llm import openai_server, wire
-from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import Generation, GenerationRequest, Sampling
+from service.llm import wire
+from service.llm.client import LLM
+from service.llm.prompt import GenerationRequest, Sampling
+from service.llm.samples import Generation
 from tests.support.openai_server import (
     MODEL,
     Behaviour,
@@ -45,11 +46,11 @@ def ask(n: int = 4, **more: Any) -> GenerationRequest:
 @asynccontextmanager
 async def playing(
     *script: Behaviour, server: dict[str, Any] | None = None, **settings: Any
-) -> AsyncIterator[tuple[OpenAIServer, HttpLanguageModel]]:
+) -> AsyncIterator[tuple[OpenAIServer, LLM]]:
     """Yield a server that follows the script, and then `default`, with a client of it."""
     default = settings.pop("default", None) or answers()
     async with OpenAIServer(script, default=default, **(server or {})) as fake, asyncio.timeout(60):
-        llm = HttpLanguageModel(fake.url, **({"model": MODEL} | settings))
+        llm = LLM(fake.url, **({"model": MODEL} | settings))
         await llm.start()
         try:
             yield fake, llm
@@ -208,11 +209,11 @@ async def test_discovered_model_is_requested_again_when_missing() -> None:
         assert [body["model"] for body in server.bodies] == [MODEL, "another"]
 
 
-async def test_observed_server_limits_expire(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_observed_server_limits_expire() -> None:
     async with playing(default=answers(at_most=1)) as (server, llm):
         await llm.generate(ask(3))
         server.default = answers()
-        monkeypatch.setattr(openai_server, "QUIRK_KEPT_S", -1.0)
+        llm.learned.kept_s = -1.0
         await llm.generate(ask(3))
         assert [body["n"] for body in server.bodies] == [3, 1, 1, 3]
 
@@ -309,7 +310,7 @@ async def test_missing_server_is_unavailable_until_it_starts() -> None:
         kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         kept.bind(("127.0.0.1", 0))
         port = kept.getsockname()[1]
-        llm = HttpLanguageModel(f"http://127.0.0.1:{port}/v1")
+        llm = LLM(f"http://127.0.0.1:{port}/v1")
         await llm.start()
         with pytest.raises(LLMUnavailable):
             await llm.generate(ask(model="m"))
@@ -346,7 +347,7 @@ async def test_check_of_an_unhealthy_server(server: dict[str, Any]) -> None:
             await llm.check()
 
 
-def health(**routes: tuple[int, Any]) -> tuple[HttpLanguageModel, list[str]]:
+def health(**routes: tuple[int, Any]) -> tuple[LLM, list[str]]:
     """Return a client of a server with these routes, and the list of requested paths."""
     requests = list[str]()
 
@@ -355,7 +356,7 @@ def health(**routes: tuple[int, Any]) -> tuple[HttpLanguageModel, list[str]]:
         code, payload = routes.get(request.url.path.rpartition("/")[2], (404, None))
         return httpx2.Response(code, json=payload, headers={"location": "/login"} if code == 302 else None)
 
-    return HttpLanguageModel("http://host", transport=httpx2.MockTransport(answer)), requests
+    return LLM("http://host", transport=httpx2.MockTransport(answer)), requests
 
 
 @pytest.mark.parametrize(
@@ -385,7 +386,7 @@ async def test_the_health_route_has_no_v1() -> None:
         return httpx2.Response(200, json={"data": [{"id": MODEL, "owned_by": "vllm"}]})
 
     for path in ("", "/v1", "/v1?version=1", "/api/v3"):
-        llm = HttpLanguageModel(f"http://host{path}", model=MODEL, transport=httpx2.MockTransport(answer))
+        llm = LLM(f"http://host{path}", model=MODEL, transport=httpx2.MockTransport(answer))
         await llm.check()
     paths = ("health", "health", "health?version=1", "api/v3/health")
     assert requests == [f"http://host/{path}" for path in paths]

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from service.errors import LLMError
-from service.llm import openai_server
-from service.llm.port import Draw, GenerationRequest, Sampling
+from service.llm.prompt import GenerationRequest, Sampling
+from service.llm.samples import Draw
 from service.llm.wire import Choice
 from tests.support.openai_server import MODEL, Behaviour, Exchange, OpenAIServer, answers, status
 from tests.unit.llm.test_llm_http import playing
@@ -96,13 +96,13 @@ def totals(draws: Sequence[Draw]) -> list[float | None]:
     return [draw.total_logprob for draw in draws]
 
 
-async def test_missing_logprobs_are_asked_for_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_logprobs_are_asked_for_again_after_a_while() -> None:
     async with playing(default=answers()) as (server, llm):
         for _ in range(3):
             assert totals((await llm.generate(ask())).draws) == [None, None]
         assert asked(server) == [True, True, None]
         server.default = telling([-1.0, -2.0])
-        monkeypatch.setattr(openai_server, "QUIRK_KEPT_S", -1.0)
+        llm.learned.kept_s = -1.0
         assert totals((await llm.generate(ask())).draws) == [-3.0, -3.0]
 
 

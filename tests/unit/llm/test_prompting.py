@@ -1,8 +1,11 @@
 """The shape of prompts, and the extraction of answers."""
 
+from typing import Any
+
 import pytest
 
-from service.llm.port import Draw, GenerationRequest, Message, PromptShape, Sampling
+from service.llm.prompt import GenerationRequest, Message, PromptShape, Sampling
+from service.llm.samples import Draw
 
 USER = {"role": "user", "content": "Why?"}
 
@@ -19,21 +22,26 @@ def shape_of(shape: PromptShape, request: GenerationRequest, api: str = "chat") 
     return shape.identity(request, model="m", api=api).prompt_shape
 
 
+def sent(shape: PromptShape, request: GenerationRequest) -> Any:
+    """Return the messages of a chat."""
+    return shape.members(request, "chat")["messages"]
+
+
 def test_template_may_contain_examples_and_keeps_braces() -> None:
     examples = PromptShape(template="Q: One?\nA: 1\nQ: {prompt}\nA:")
-    assert examples.text(prompt("Why?")) == "Q: One?\nA: 1\nQ: Why?\nA:"
-    assert examples.conversation(prompt("Why?"))[0]["content"] == examples.text(prompt("Why?"))
-    assert PromptShape(template='{"ask": "{prompt}"}').text(prompt("{x} {0}")) == '{"ask": "{x} {0}"}'
+    assert sent(examples, prompt("Why?"))[0]["content"] == "Q: One?\nA: 1\nQ: Why?\nA:"
+    in_json = PromptShape(template='{"ask": "{prompt}"}')
+    assert in_json.members(prompt("{x} {0}"), "completions") == {"prompt": '{"ask": "{x} {0}"}'}
 
 
 def test_system_prompt_is_first_and_never_duplicated() -> None:
     shape = PromptShape(system_prompt="Be brief.")
     system = {"role": "system", "content": "Be brief."}
-    assert shape.conversation(prompt("Why?")) == [system, USER]
-    assert shape.conversation(talk(Message("user", "Why?"))) == [system, USER]
-    own = shape.conversation(talk(Message("system", "Be long."), Message("user", "Why?")))
+    assert sent(shape, prompt("Why?")) == [system, USER]
+    assert sent(shape, talk(Message("user", "Why?"))) == [system, USER]
+    own = sent(shape, talk(Message("system", "Be long."), Message("user", "Why?")))
     assert own == [{"role": "system", "content": "Be long."}, USER]
-    assert shape.text(prompt("Why?")) == "Be brief.\n\nWhy?"
+    assert shape.members(prompt("Why?"), "completions") == {"prompt": "Be brief.\n\nWhy?"}
 
 
 def test_bare_prompt_and_conversation_have_one_shape() -> None:
@@ -87,7 +95,7 @@ def test_bare_prompt_and_conversation_have_one_shape() -> None:
     ],
 )
 def test_answer_is_stripped_and_free_of_reasoning(output: str, answer: str) -> None:
-    assert [draw.text for draw in PromptShape().read([Draw(output)])] == [answer]
+    assert Draw(output).answer().text == answer
 
 
 def test_template_without_a_place_for_the_prompt_is_refused() -> None:

@@ -11,13 +11,11 @@ import httpx2
 import pytest
 import trustme
 
-from service.addresses import endpoint, tls
 from service.embedding.http import HttpEmbedder
 from service.errors import EigencalError, EmbedderRefusal
-from service.llm.openai_server import HttpLanguageModel
-from service.llm.port import GenerationRequest, Sampling
-from service.proxy.upstream import Call, Upstream
-from service.remote import Connections
+from service.llm.client import LLM
+from service.llm.connection import Connections, endpoint, tls
+from service.llm.prompt import GenerationRequest, Sampling
 from tests.support.openai_server import OpenAIServer, hang, status
 
 pytestmark = pytest.mark.usefixtures("bounded")
@@ -69,8 +67,13 @@ async def test_untrusted_certificate_is_refused(authority: trustme.CA) -> None:
 
 async def test_a_cancelled_call_over_tls_closes_its_connection(authority: trustme.CA) -> None:
     async with OpenAIServer(default=hang, tls=server_side(authority)) as server:
-        made = Upstream(server.url)
-        call = asyncio.create_task(made.open(Call("/chat/completions", b"{}")))
+        made = LLM(server.url)
+
+        async def forward() -> None:
+            async with made.forward("/chat/completions", b"{}"):
+                pass
+
+        call = asyncio.create_task(forward())
         await server.arrived.wait()
         call.cancel()
         await asyncio.wait([call])
@@ -111,7 +114,7 @@ REFUSAL = b"HTTP/1.1 413 Too Large\r\nconnection: close\r\ncontent-length: %d\r\
 
 
 async def refusal_of_llm(url: str, text: str) -> str:
-    made = HttpLanguageModel(url, model="m")
+    made = LLM(url, model="m")
     with pytest.raises(EigencalError) as caught:
         await made.generate(GenerationRequest(1, Sampling(), prompt=text))
     await made.stop()
@@ -128,10 +131,9 @@ async def refusal_of_embedder(url: str, text: str) -> str:
 
 
 async def refusal_in_drop_in(url: str, text: str) -> str:
-    made = Upstream(url)
-    reply = await made.open(Call("/chat/completions", text.encode()))
-    content = b"".join([piece async for piece in reply.pieces()])
-    await reply.close()
+    made = LLM(url)
+    async with made.forward("/chat/completions", text.encode()) as reply:
+        content = b"".join([piece async for piece in reply.pieces()])
     await made.stop()
     assert reply.status == 413
     return str(json.loads(content)["error"]["message"])
@@ -164,12 +166,11 @@ async def test_unread_response_stays_in_the_socket_buffers() -> None:
                 sent += 1 << 16
 
     async with listening(endless) as url:
-        made = Upstream(url)
-        reply = await made.open(Call("/chat/completions", b"{}"))
-        before = -1
-        while sent > before:
-            before = sent
-            await asyncio.sleep(0.2)
-        assert sent < 32 << 20
-        await reply.close()
+        made = LLM(url)
+        async with made.forward("/chat/completions", b"{}"):
+            before = -1
+            while sent > before:
+                before = sent
+                await asyncio.sleep(0.2)
+            assert sent < 32 << 20
         await made.stop()

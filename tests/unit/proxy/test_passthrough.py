@@ -10,49 +10,45 @@ from contextlib import asynccontextmanager
 import pytest
 
 from service.errors import DeadlineExceeded, LLMBadResponse, LLMUnavailable
-from service.proxy.upstream import Call, Reply, Upstream
+from service.llm.client import LLM
+from service.llm.forward import Reply
 from tests.support.openai_server import Behaviour, Exchange, OpenAIServer, hang, pieces, status
 
-CALL = Call("/chat/completions", b'{"messages": []}', {"X-Request-ID": "r1"})
+PATH, BODY = "/chat/completions", b'{"messages": []}'
 
 
 @asynccontextmanager
-async def upstream(default: Behaviour, key: str = "sk-1") -> AsyncIterator[tuple[Upstream, OpenAIServer]]:
+async def upstream(default: Behaviour, key: str = "sk-1") -> AsyncIterator[tuple[LLM, OpenAIServer]]:
     async with OpenAIServer(default=default) as server:
-        made = Upstream(server.url, api_key=key)
+        made = LLM(server.url, api_key=key)
         try:
             yield made, server
         finally:
             await made.stop()
 
 
-async def read(made: Upstream, call: Call = CALL) -> tuple[Reply, bytes]:
+async def read(made: LLM, content: bytes = BODY) -> tuple[Reply, bytes]:
     """Return a reply and its content."""
-    reply = await made.open(call)
-    content = b"".join([piece async for piece in reply.pieces()])
-    await reply.close()
-    return reply, content
+    async with made.forward(PATH, content, headers={"X-Request-ID": "r1"}) as reply:
+        return reply, b"".join([piece async for piece in reply.pieces()])
 
 
 async def test_silent_server_times_out() -> None:
     async with OpenAIServer(script=[hang, pieces(b"data: 1\n\n", then=hang)]) as server:
-        made = Upstream(server.url, silence_s=0.2)
+        made = LLM(server.url, silence_s=0.2)
         with pytest.raises(DeadlineExceeded):
-            await made.open(CALL)
-        reply = await made.open(CALL)
+            await read(made)
         with pytest.raises(LLMUnavailable):
-            async for _ in reply.pieces():
-                pass
-        await reply.close()
+            await read(made)
         await made.stop()
 
 
 async def test_server_that_does_not_read_times_out() -> None:
     callers = list[asyncio.StreamWriter]()
     async with await asyncio.start_server(lambda _, writer: callers.append(writer), "127.0.0.1") as server:
-        made = Upstream(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", silence_s=0.2)
+        made = LLM(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", silence_s=0.2)
         with pytest.raises(DeadlineExceeded):
-            await made.open(Call("/chat/completions", bytes(32 << 20)))  # more than the socket buffers hold
+            await read(made, bytes(32 << 20))  # more than the socket buffers hold
         await made.stop()
         for caller in callers:
             caller.transport.abort()
@@ -68,14 +64,13 @@ async def test_invalid_chunked_encoding_is_an_error() -> None:
         await hang(exchange)
 
     async with OpenAIServer(default=mad) as server:
-        made = Upstream(server.url)
-        reply, received = await made.open(CALL), b""
+        made, received = LLM(server.url), b""
         with pytest.raises(LLMUnavailable):
-            async with asyncio.timeout(30):  # far below the time limit for a silent server
+            # The time is far below the limit for a silent server.
+            async with asyncio.timeout(30), made.forward(PATH, BODY) as reply:
                 async for piece in reply.pieces():
                     received += piece
         assert received == b": : "
-        await reply.close()
         await made.stop()
 
 
@@ -95,7 +90,7 @@ async def test_unrequested_compression_is_forwarded_unchanged() -> None:
 async def test_invalid_http_status_is_an_error() -> None:
     async with upstream(status(999, {})) as (made, _):
         with pytest.raises(LLMBadResponse):
-            await made.open(CALL)
+            await read(made)
 
 
 async def test_a_cookie_of_one_answer_goes_with_no_other_call() -> None:
@@ -120,7 +115,7 @@ async def test_connection_closed_by_the_server_is_replaced() -> None:
         ended += 1
 
     async with await asyncio.start_server(once_each, "127.0.0.1") as server:
-        made = Upstream(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        made = LLM(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
         for _ in range(2):
             assert (await read(made))[1] == b"{}"
         await made.stop()

@@ -9,7 +9,7 @@ import pytest
 
 from service.embedding.local import SentenceTransformerEmbedder
 from service.embedding.port import PAPER
-from service.llm.port import Draw
+from service.llm.samples import Draw
 from service.llm.weights import MINILM, find
 from service.scoring.observation import indistinct_answers, kernel_of, observe
 from service.scoring.score import Score, ScoreCommand

@@ -16,7 +16,7 @@ from service.calibration.calibration import (
     Selector,
     caller_fingerprint,
 )
-from service.llm.port import GenerationRequest, Sampling
+from service.llm.prompt import GenerationRequest, Sampling
 from service.scoring.score import Score, ScoreCommand, Target
 from service.scoring.scorer import Scorer
 from service.spectral.evidence import EvidenceMap

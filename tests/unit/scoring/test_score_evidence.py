@@ -9,7 +9,7 @@ import pytest
 
 from service.calibration.calibration import Calibration
 from service.errors import TooFewSamples
-from service.llm.port import GenerationRequest, Sampling
+from service.llm.prompt import GenerationRequest, Sampling
 from service.scoring.score import Score, ScoreCommand
 from service.scoring.scorer import Scorer
 from tests.support.calibrations import Active, calibration

@@ -9,7 +9,8 @@ import pytest
 
 from service.embedding.port import PAPER
 from service.errors import DeadlineExceeded
-from service.llm.port import Draw, Generation, GenerationRequest, Message, Sampling, WirePrompt
+from service.llm.prompt import GenerationRequest, Message, Sampling, WirePrompt
+from service.llm.samples import Draw, Generation
 from service.scoring.judge import find_modes
 from service.scoring.observation import kernel_of, observe
 from service.scoring.score import Mode, ScoreCommand

@@ -16,7 +16,7 @@ from service.calibration.store import SqlCalibrations, make_current
 from service.errors import Conflict, StoreUnavailable
 from service.jobs.model import JobError, JobOptions, Setup
 from service.jobs.store import JobEndedError, SqlJobs
-from service.llm.port import Draw
+from service.llm.samples import Draw
 from service.store.database import (
     Database,
     activations,

@@ -9,9 +9,9 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from service import remote
 from service.app import create_app
 from service.errors import StoreUnavailable
+from service.llm import connection
 from service.settings import Settings
 from service.store import database
 from service.store.database import Database
@@ -33,7 +33,7 @@ async def opened(url: str) -> AsyncIterator[Database]:
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "ANSWER_S", 0.4)
-    monkeypatch.setattr(remote, "CHECK_KEPT_S", -1.0)
+    monkeypatch.setattr(connection, "CHECK_KEPT_S", -1.0)
 
 
 async def refusal(database: Database) -> str:

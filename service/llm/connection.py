@@ -1,24 +1,30 @@
-"""Shared by the clients of LLM and embedding servers: connections, retries, health checks."""
+"""Connections to LLM and embedding servers: addresses, TLS, retries, error messages, health checks."""
 
 import asyncio
+import itertools
 import json
+import os
 import random
 import re
+import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from copy import copy
 from email.utils import mktime_tz, parsedate_tz
+from functools import cache, lru_cache
 from http import HTTPStatus
 from http.cookiejar import CookieJar, DefaultCookiePolicy
+from ipaddress import ip_address
 from typing import TypeVar
 
+import certifi
 import httpx2
 
-from service.addresses import is_loopback, tls
 from service.errors import EigencalError
 
 T = TypeVar("T")
+MAX_PORT = 65_535
 CONNECT_TIMEOUT_S = 5.0
 KEEPALIVE_S = 3.0  # uvicorn closes idle connections after 5 s
 # Transient status codes. 400 is excluded because the same request fails again, 500 because the request may
@@ -35,19 +41,80 @@ NO_CREDIT = frozenset(
         "exceeded_current_quota_error",
     }
 )
+MAX_RETRIES = 3
 MAX_RETRY_AFTER_S = 60.0  # the most that is reported to callers: the server may recover long before its own
 BACKOFF_S = 0.2  # before the second attempt; doubled before each further attempt
 MAX_WAIT_S = 5.0  # a server that asks for a longer wait is not tried again
 CHECK_KEPT_S = 1.0
 
 
+# Addresses
+
+
+def api_base(url: str, setting: str) -> httpx2.URL:
+    """Return the base URL of an OpenAI-compatible API.
+
+    A host without a path gets /v1. An endpoint such as /v1/chat/completions is cut to its base. Any other
+    path and the query stay as they are. Raises ValueError; `setting` names the variable in the message.
+    """
+    if any(character.isspace() for character in url) or not url.isprintable():
+        raise ValueError(f"{setting} contains white space or characters that cannot be seen.")
+    if "#" in url:
+        raise ValueError(f"{setting} contains a fragment (#), which no server receives.")
+    try:
+        base = httpx2.URL(url)
+        base.host.encode("idna")
+    except (httpx2.InvalidURL, UnicodeError) as error:
+        raise ValueError(f"{setting} cannot be read: {error}.") from None
+    if base.scheme not in ("http", "https") or not base.host or (base.port or 0) > MAX_PORT:
+        raise ValueError(f"{setting} must start with http:// or https:// and name a host.")
+    path, question_mark, query = base.raw_path.partition(b"?")
+    path = path.rstrip(b"/") or b"/v1"
+    for suffix in (b"/chat/completions", b"/completions", b"/embeddings"):
+        path = path.removesuffix(suffix)
+    return base.copy_with(raw_path=(path or b"/") + question_mark + query)
+
+
+@lru_cache(maxsize=64)
+def endpoint(base: httpx2.URL, path: str) -> httpx2.URL:
+    """Return the URL of an API path below the base. The query of the path precedes the query of the base."""
+    root, _, query = base.raw_path.partition(b"?")
+    own_path, _, own_query = path.encode().partition(b"?")
+    queries = b"&".join(filter(None, (own_query, query)))
+    return base.copy_with(raw_path=root.rstrip(b"/") + own_path + (b"?" + queries if queries else b""))
+
+
+@cache
+def tls() -> ssl.SSLContext:
+    """Return the TLS context, which honours SSL_CERT_FILE and SSL_CERT_DIR. Raises ValueError."""
+    file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    try:
+        return ssl.create_default_context(cafile=file or (None if folder else certifi.where()), capath=folder)
+    except OSError as error:
+        raise ValueError(f"SSL_CERT_FILE={file} cannot be read: {error.strerror or error}.") from None
+
+
+def is_loopback(host: str) -> bool:
+    """Return True if a host is a loopback address or `localhost`."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host.lower() == "localhost"
+    # ::ffff:127.0.0.1, the form of an IPv4 caller on a socket for both families.
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)
+
+
+# Calls
+
+
 class Connections:
     """HTTP calls to one server.
 
-    `base`: user and password of the URL take precedence over `api_key`. `silence_s` limits each read and
-    each write; None: no limit. Servers beyond loopback are reached through the proxies of the environment
-    (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY). `transport` replaces the network in tests. Raises
-    ValueError for a proxy that cannot be used and for a bad SSL_CERT_FILE.
+    `base`: user and password of the URL take precedence over `api_key`. Servers beyond loopback are reached
+    through the proxies of the environment (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY). `transport`
+    replaces the network in tests. Raises ValueError for a proxy that cannot be used and for a bad
+    SSL_CERT_FILE.
     """
 
     def __init__(
@@ -55,7 +122,6 @@ class Connections:
         base: httpx2.URL,
         *,
         api_key: str = "",
-        silence_s: float | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         # Responses are not compressed: events are read and forwarded as they come.
@@ -65,7 +131,6 @@ class Connections:
         try:
             self._client = httpx2.AsyncClient(
                 headers=headers,
-                timeout=httpx2.Timeout(silence_s, connect=CONNECT_TIMEOUT_S),
                 limits=httpx2.Limits(
                     max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEEPALIVE_S
                 ),
@@ -85,16 +150,20 @@ class Connections:
         url: httpx2.URL,
         content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
+        *,
+        silence_s: float | None = None,
     ) -> AsyncIterator[httpx2.Response]:
         """Send JSON and yield the response once its head has arrived.
 
-        Redirects are not followed and cookies are not kept. A call that fails on a kept connection before its
-        response arrives is sent again. Raises httpx2.TransportError.
+        `silence_s` limits each read and each write; None: no limit. Redirects are not followed and cookies
+        are not kept. A call that fails on a kept connection before its response arrives is sent again. Raises
+        httpx2.TransportError.
         """
+        timeout = httpx2.Timeout(silence_s, connect=CONNECT_TIMEOUT_S)
         while not self._client.is_closed:
             watch = _Watch()
             call = self._client.stream(
-                method, url, content=content, headers=headers, extensions={"trace": watch}
+                method, url, content=content, headers=headers, timeout=timeout, extensions={"trace": watch}
             )
             async with AsyncExitStack() as ending:
                 try:
@@ -130,7 +199,6 @@ class _Watch:
         self._has_waited = False
 
     async def __call__(self, event: str, _: Mapping[str, object]) -> None:
-        """Record an event of a call."""
         if event.endswith(".connect_tcp.started"):  # "connection", or "socks" through such a proxy
             self.is_new = True
         elif event == "http11.receive_response_headers.started":
@@ -140,7 +208,7 @@ class _Watch:
             self.was_there_before = not self._has_waited
 
 
-# Retries and checks
+# Retries
 
 
 def retry_after_s(response: httpx2.Response) -> float | None:
@@ -152,6 +220,36 @@ def retry_after_s(response: httpx2.Response) -> float | None:
             seconds = unit_s * float(value) if date is None else mktime_tz(date) - time.time()
             return min(max(0.0, seconds), MAX_RETRY_AFTER_S)
     return None
+
+
+class TransientError(Exception):
+    """A failure that another attempt may cure; `error` is raised after the last attempt."""
+
+    def __init__(self, error: EigencalError) -> None:
+        super().__init__(error.detail)
+        self.error = error
+
+
+async def with_retries(
+    attempt: Callable[[], Awaitable[T]], *, max_retries: int = MAX_RETRIES, ends: float
+) -> T:
+    """Return the result of `attempt`, repeated after TransientError until `ends` (on the loop's clock)."""
+    for number in itertools.count():
+        try:
+            return await attempt()
+        except TransientError as failure:
+            wait_s = failure.error.retry_after_s
+            if wait_s is None:
+                wait_s = BACKOFF_S * 2**number * random.uniform(0.5, 1.0)
+            # Longer waits are left to the caller.
+            left_s = ends - asyncio.get_running_loop().time()
+            if number == max_retries or wait_s > min(MAX_WAIT_S, left_s):
+                raise failure.error from None
+        await asyncio.sleep(wait_s)
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+# Errors
 
 
 def is_out_of_credit(body: bytes) -> bool:
@@ -185,30 +283,7 @@ def error_message(body: bytes) -> str:
     return message.replace("\0", "").encode("utf-8", "replace").decode()
 
 
-class TransientError(Exception):
-    """A failure that another attempt may cure; `error` is raised after the last attempt."""
-
-    def __init__(self, error: EigencalError) -> None:
-        super().__init__(error.detail)
-        self.error = error
-
-
-async def with_retries(attempt: Callable[[], Awaitable[T]], *, max_retries: int, ends: float) -> T:
-    """Return the result of `attempt`, repeated after TransientError until `ends` (on the loop's clock)."""
-    number = 0
-    while True:
-        try:
-            return await attempt()
-        except TransientError as failure:
-            wait_s = failure.error.retry_after_s
-            if wait_s is None:
-                wait_s = BACKOFF_S * 2**number * random.uniform(0.5, 1.0)
-            # Longer waits are left to the caller.
-            left_s = ends - asyncio.get_running_loop().time()
-            if number == max_retries or wait_s > min(MAX_WAIT_S, left_s):
-                raise failure.error from None
-        await asyncio.sleep(wait_s)
-        number += 1
+# Health
 
 
 class HealthProbe:
