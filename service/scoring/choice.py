@@ -147,9 +147,6 @@ class CalibrationChoice:
         self._calibrations = calibrations
         self.progress = ""
 
-    def _no_calibration(self) -> ScoreWarning:
-        return warning("calibration_missing", f"{NO_CALIBRATION} {self.progress}".rstrip())
-
     async def named(self, choice: str) -> Calibration | None:
         """Return the calibration with this id; None for "active" and "none". Raises NotFound."""
         if choice in ("active", "none"):
@@ -160,14 +157,7 @@ class CalibrationChoice:
         return calibration
 
     def is_by_llm(self, command: ScoreCommand) -> bool:
-        """Return True if the LLM compares the answers."""
-        return self._is_set_up_for_llm(command) and not command.draws_none
-
-    def is_judged_alone(self, command: ScoreCommand) -> bool:
-        """Return True if the LLM would compare answers, but none is drawn."""
-        return self._is_set_up_for_llm(command) and command.draws_none
-
-    def _is_set_up_for_llm(self, command: ScoreCommand) -> bool:
+        """Return True if the LLM compares answers, where there are any."""
         return (command.compare or self._compare) == "llm"
 
     def fingerprint(
@@ -182,7 +172,7 @@ class CalibrationChoice:
         embedder is the current one.
         """
         embedder = made_by or self._embedder.identity
-        if made_by is None and self._is_set_up_for_llm(command):
+        if made_by is None and self.is_by_llm(command):
             embedder = compared_by(embedder, "")  # the LLM that compares is known afterwards
         if command.generation is None:
             return caller_fingerprint(command.source_label, embedder)
@@ -198,55 +188,39 @@ class CalibrationChoice:
         made_by: EmbedderIdentity | None = None,
         unit: Unit = "answer",
     ) -> tuple[Calibration | None, list[ScoreWarning]]:
-        """Return the calibration that fits, or None and a warning, unless the request wants none."""
-        compared = self._compared(command, chosen, generation, made_by, unit)
-        if not compared:
-            return None, [] if command.calibration == "none" else [self._no_calibration()]
-        nearest, differs = min(compared, key=lambda pair: len(pair[1]))
-        progress = self.progress if chosen is None and command.generation is not None else ""
-        return (None, [mismatch(nearest, differs, progress)]) if differs else (nearest, [])
-
-    def _compared(
-        self,
-        command: ScoreCommand,
-        chosen: Calibration | None,
-        generation: Generation | None,
-        made_by: EmbedderIdentity | None,
-        unit: Unit,
-    ) -> list[tuple[Calibration, list[str]]]:
-        """Return the candidate calibrations, each with the parts in which it differs from the request.
+        """Return the calibration that fits, or None and a warning, unless the request wants none.
 
         chosen: a calibration of claims is also compared for the whole answer; with a calibration of answers,
         claims use the active calibrations. Before the first answer, parts that only answers reveal do not
         count.
         """
         if command.calibration == "none":
-            return []
-        wanted = replace(self.fingerprint(command, generation, made_by), unit=unit)
-        is_open = wanted.kernel == "llm" and not wanted.comparer  # the LLM compared nothing
+            return None, []
         if chosen is not None and (unit == "answer" or chosen.fingerprint.unit == "claim"):
             candidates = [chosen]
         else:
-            candidates = [
-                other for other in self._calibrations.any_active() if other.fingerprint.unit == unit
-            ]
+            candidates = [made for made in self._calibrations.any_active() if made.fingerprint.unit == unit]
+        if not candidates:
+            return None, [warning("calibration_missing", f"{NO_CALIBRATION} {self.progress}".rstrip())]
+        wanted = replace(self.fingerprint(command, generation, made_by), unit=unit)
         drawn = generation is not None and bool(generation.draws)
-        if drawn or command.generation is None or self._llm.identity(command.generation).answered:
-            opened = [
-                replace(wanted, comparer=calibration.fingerprint.comparer) for calibration in candidates
-            ]
-            return [
-                (calibration, calibration.fingerprint.differs(open_ if is_open else wanted))
-                for calibration, open_ in zip(candidates, opened, strict=True)
-            ]
+        is_known = drawn or command.generation is None or self._llm.identity(command.generation).answered
         model = generation.model if generation else ""
-        compared = list[tuple[Calibration, list[str]]]()
-        for calibration in candidates:
-            open_ = wanted.drawn_as(calibration.fingerprint)
-            compared.append(
-                (calibration, calibration.fingerprint.differs(replace(open_, model=model or open_.model)))
-            )
-        return compared
+
+        def differs(calibration: Calibration) -> list[str]:
+            fitted, own = calibration.fingerprint, wanted
+            if not is_known:
+                own = wanted.drawn_as(fitted)
+                own = replace(own, model=model or own.model)
+            elif wanted.kernel == "llm" and not wanted.comparer:  # the LLM compared nothing
+                own = replace(wanted, comparer=fitted.comparer)
+            return fitted.differs(own)
+
+        nearest, different = min(((made, differs(made)) for made in candidates), key=lambda of: len(of[1]))
+        if not different:
+            return nearest, []
+        progress = self.progress if chosen is None and command.generation is not None else ""
+        return None, [mismatch(nearest, different, progress)]
 
     def serving(
         self,

@@ -237,7 +237,9 @@ class Scorer:
         """
         with self._live.one():
             drawn = await self._drawn(command)
-            if self.choice.is_by_llm(drawn.command):  # the replies are kept for `finish`
+            if (
+                self.choice.is_by_llm(drawn.command) and not drawn.command.draws_none
+            ):  # the replies are kept for `finish`
                 texts, index = distinct([draw.text for draw in drawn.generation.draws])
                 begun = time.perf_counter()
                 comparison, _ = await self._compare(drawn, texts, index, None)
@@ -355,7 +357,8 @@ class Scorer:
         texts, index = distinct([draw.text for draw in generation.draws])
         candidate = None if command.candidate is None else command.candidate.strip()
         known, question = with_candidate(texts, candidate), command.question or ""
-        by_llm = self.choice.is_by_llm(command)
+        is_llm = self.choice.is_by_llm(command)
+        by_llm = is_llm and not command.draws_none
         answer_claims = await self._claims.read(command, texts, candidate, len(index))
         compared, to_embed = list[str](), list[str]()
         if self.choice.compares_questions(command, drawn.chosen):
@@ -378,7 +381,7 @@ class Scorer:
             embedded = await self._embed(to_embed)
             drawn = drawn.after("embed", begun)
         made_by = replace(embedded.made_by, kernel=FACTS) if by_llm else embedded.made_by
-        if comparison is not None or self.choice.is_judged_alone(command):
+        if comparison is not None or (is_llm and command.draws_none):
             made_by = compared_by(made_by, "" if comparison is None else comparison.model)
         vectors = dict(zip(to_embed, embedded.vectors, strict=True))
 
