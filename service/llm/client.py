@@ -14,7 +14,7 @@ from contextlib import (
     suppress,
 )
 from dataclasses import replace
-from functools import partial, reduce
+from functools import reduce
 from operator import add
 from typing import Any
 
@@ -26,15 +26,14 @@ from service.errors import (
     LLMBadResponse,
     LLMUnavailable,
     ModelNotFound,
+    Overloaded,
 )
 from service.llm.connection import (
     Connections,
     HealthProbe,
-    TransientError,
     api_base,
+    before_retry,
     endpoint,
-    retry_after_s,
-    with_retries,
 )
 from service.llm.forward import BROKEN_OFF, Reply
 from service.llm.prompt import GREEDY_BELOW, Api, GenerationRequest, LLMIdentity, Priority, PromptShape
@@ -43,17 +42,16 @@ from service.llm.samples import Generation
 from service.llm.sse import find_events
 from service.llm.wire import (
     LOGPROBS,
+    MAX_ANSWER_BYTES,
+    MAX_TOKEN_BYTES,
     NUM_DIALECTS,
     PATHS,
-    REFUSAL_BYTES,
     REFUSING,
     WITHOUT_EFFECT,
     Body,
-    error_of,
     in_dialect,
     lacks_logprobs,
     listed_models,
-    max_bytes_of,
     model_name,
     read,
     samples_of,
@@ -64,6 +62,7 @@ from service.lru import LRU
 
 CHECK_TIMEOUT_S = 5.0
 LEARNED_KEPT_S = 600.0  # then the full call is tried again: servers are updated, and errors pass
+RECENT = 64
 MAX_LEARNED = 4096  # bounded, because callers may name any number of models
 # The default timeout of OpenAI's clients. Without a limit a hung call would keep its permit for ever.
 SILENCE_S = 600.0
@@ -117,13 +116,15 @@ class LLM:
         self.learned: LRU[tuple[str, str], int] = LRU(MAX_LEARNED, kept_s=LEARNED_KEPT_S)
         # The answering model and the omitted parameters, by key of the request (see `_request_key`).
         self._answered_by: LRU[tuple[str, Api, bool, bool], tuple[str, tuple[str, ...]]] = LRU(MAX_LEARNED)
+        self._took_s: deque[float] = deque(maxlen=RECENT)  # by calls for answers, without those of jobs
         self._check = HealthProbe(self._ask_health)
         self._connections = Connections(self._base, api_key=api_key, transport=transport)
 
     async def start(self) -> None:
         """Ask for the model's name if none is configured. A server that is not up yet is asked later."""
-        with suppress(EigencalError):
-            await self._named_model()
+        if not self._model:
+            with suppress(EigencalError):
+                await self._first_model()
 
     async def stop(self) -> None:
         """Close all connections; idempotent."""
@@ -153,16 +154,31 @@ class LLM:
         wanted = 1 if is_greedy else request.num_samples
         deadline_s = self._timeout_s if request.deadline_s is None else request.deadline_s
         ends = asyncio.get_running_loop().time() + min(deadline_s, self._timeout_s)
+        name = request.model or self._model
+        num_calls = -(-wanted // (self.learned.get((name, "n")) or wanted))
         # The calls of a question belong to a request that has been admitted.
-        num_calls = -(-wanted // (self.learned.get((request.model or self._model, "n")) or wanted))
         with nullcontext() if request.is_question else self.queue.admitted(request.priority, num_calls):
-            model = request.model or await self._named_model()
-            try:
-                drawn = await self._draw(request, model, wanted, ends)
-            except ModelNotFound:
-                if not request.model:  # the server has changed: ask for the name of its model again
-                    self._model = self._configured_model
-                raise
+            model = name or await self._first_model()
+            drawn, numbers, missing = list[Generation](), itertools.count(), wanted
+            # If a round returns too few answers, the next round asks for the rest.
+            while missing > 0:
+                size = min(missing, self.learned.get((model, "n")) or missing)
+                sizes = [min(size, missing - begin) for begin in range(0, missing, size)]
+                try:
+                    async with asyncio.TaskGroup() as group:
+                        calls = [
+                            group.create_task(self._call(request, model, n, next(numbers), ends))
+                            for n in sizes
+                        ]
+                except BaseExceptionGroup as failed:
+                    error = failed.exceptions[0]
+                    if isinstance(error, ModelNotFound) and not request.model:
+                        self._model = (
+                            self._configured_model
+                        )  # the server has changed: ask for its model again
+                    raise error from None
+                drawn += [call.result() for call in calls]
+                missing = wanted - sum(len(part.draws) for part in drawn)
         answered_by = {(part.model, part.omitted) for part in drawn}
         if len(answered_by) > 1:
             raise LLMBadResponse("The LLM server answered one request with two models, or in two ways.")
@@ -239,27 +255,6 @@ class LLM:
 
     # From a request to a reply
 
-    async def _draw(
-        self, request: GenerationRequest, model: str, wanted: int, ends: float
-    ) -> list[Generation]:
-        """Call until all answers are there. If a round returns too few, the next round asks for the rest."""
-        drawn, numbers, missing = list[Generation](), itertools.count(), wanted
-        while missing > 0:
-            size = self.learned.get((model, "n")) or missing
-            try:
-                async with asyncio.TaskGroup() as group:
-                    calls = [
-                        group.create_task(
-                            self._call(request, model, min(size, missing - begin), next(numbers), ends)
-                        )
-                        for begin in range(0, missing, size)
-                    ]
-            except BaseExceptionGroup as failed:
-                raise failed.exceptions[0] from None
-            drawn += [call.result() for call in calls]
-            missing = wanted - sum(len(part.draws) for part in drawn)
-        return drawn
-
     async def _call(
         self, request: GenerationRequest, model: str, n: int, number: int, ends: float
     ) -> Generation:
@@ -322,39 +317,34 @@ class LLM:
         self, path: str, body: Body, request: GenerationRequest, n: int, ends: float
     ) -> Generation:
         """Send one call of an admitted request when its turn has come, and retry it where that helps."""
+        url, content = endpoint(self._base, path), json.dumps(body).encode()
+        max_bytes = max(MAX_ANSWER_BYTES, n * request.sampling.max_tokens * MAX_TOKEN_BYTES)
         clock = asyncio.get_running_loop().time
-        asked_at = clock()
-        max_bytes = max_bytes_of(request.sampling.max_tokens, n)
-        attempt = partial(self._attempt, path, json.dumps(body).encode(), max_bytes)
+        asked_at, has_waited, is_job = clock(), not self.queue.free, request.priority == Priority.JOB
         async with self.queue.permit(request.priority, ends):
-            queued_s = clock() - asked_at
+            begun, usual_s = clock(), sorted(self._took_s)[int(0.9 * len(self._took_s)) :]
+            # The answer would be too late, so the permit goes to a call that has the time.
+            if has_waited and not is_job and usual_s and ends - begun < usual_s[0]:
+                raise Overloaded("Too little time is left: too many calls wait for the LLM.")
             try:
                 async with asyncio.timeout_at(ends):
-                    return replace(await with_retries(attempt, ends=ends), queued_s=queued_s)
+                    for attempt in itertools.count():
+                        try:
+                            async with self._connections.stream("POST", url, content) as response:
+                                drawn = await samples_of(response, max_bytes, self._api_key)
+                                break
+                        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError):
+                            failure = LLMUnavailable("The LLM server cannot be reached.")
+                        except LLMUnavailable as error:
+                            failure = error
+                        await before_retry(failure, attempt, ends)
             except TimeoutError:
                 raise DeadlineExceeded("No answer came in time.") from None
             except httpx2.RequestError:
                 raise LLMUnavailable(BROKEN_OFF) from None
-
-    async def _attempt(self, path: str, content: bytes, max_bytes: int) -> Generation:
-        """Send a call and read its answer. Raises TransientError for failures that are retried."""
-        try:
-            async with self._connections.stream("POST", endpoint(self._base, path), content) as response:
-                status, wait_s = response.status_code, retry_after_s(response)
-                try:
-                    answer = await read(response, max_bytes if status == 200 else REFUSAL_BYTES)
-                except LLMBadResponse:
-                    if status == 200:
-                        raise
-                    answer = b""  # the refusal is too long
-        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError):
-            raise TransientError(LLMUnavailable("The LLM server cannot be reached.")) from None
-        try:
-            if status != 200:
-                raise error_of(status, answer, self._api_key, retry_after_s=wait_s)
-            return samples_of(answer, self._api_key)
-        except LLMUnavailable as error:
-            raise TransientError(error) from None
+            if not is_job and not request.is_question:
+                self._took_s.append(clock() - begun)
+            return replace(drawn, queued_s=begun - asked_at)
 
     # The model's name and the server's health
 
@@ -371,9 +361,8 @@ class LLM:
             raise LLMUnavailable("The LLM server reports that it is unhealthy.")
         self._learn_model(status, models)
 
-    async def _named_model(self) -> str:
-        if not self._model:
-            self._learn_model(*await self._get(endpoint(self._base, "/models")))
+    async def _first_model(self) -> str:
+        self._learn_model(*await self._get(endpoint(self._base, "/models")))
         return self._model
 
     def _learn_model(self, status: int, models: list[dict[str, Any]]) -> None:
