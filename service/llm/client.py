@@ -28,6 +28,7 @@ from service.errors import (
     ModelNotFound,
     Overloaded,
 )
+from service.llm import wire
 from service.llm.connection import (
     Connections,
     HealthProbe,
@@ -40,24 +41,6 @@ from service.llm.prompt import GREEDY_BELOW, Api, GenerationRequest, LLMIdentity
 from service.llm.queue import CallQueue
 from service.llm.samples import Generation
 from service.llm.sse import find_events
-from service.llm.wire import (
-    LOGPROBS,
-    MAX_ANSWER_BYTES,
-    MAX_TOKEN_BYTES,
-    NUM_DIALECTS,
-    PATHS,
-    REFUSING,
-    WITHOUT_EFFECT,
-    Body,
-    in_dialect,
-    lacks_logprobs,
-    listed_models,
-    model_name,
-    read,
-    samples_of,
-    sampling_members,
-    without,
-)
 from service.lru import LRU
 
 CHECK_TIMEOUT_S = 5.0
@@ -171,12 +154,10 @@ class LLM:
                             for n in sizes
                         ]
                 except BaseExceptionGroup as failed:
-                    error = failed.exceptions[0]
-                    if isinstance(error, ModelNotFound) and not request.model:
-                        self._model = (
-                            self._configured_model
-                        )  # the server has changed: ask for its model again
-                    raise error from None
+                    if not request.model and isinstance(failed.exceptions[0], ModelNotFound):
+                        # The server has changed: ask for the name of its model again.
+                        self._model = self._configured_model
+                    raise failed.exceptions[0] from None
                 drawn += [call.result() for call in calls]
                 missing = wanted - sum(len(part.draws) for part in drawn)
         answered_by = {(part.model, part.omitted) for part in drawn}
@@ -237,7 +218,7 @@ class LLM:
                 status = response.status_code
                 if status > MAX_STATUS:
                     raise LLMBadResponse("The LLM server answered with a status that does not exist in HTTP.")
-                if status in REFUSING and attempt < len(contents) - 1:
+                if status in wire.REFUSING and attempt < len(contents) - 1:
                     refusing = status
                     continue
                 if refusing not in (0, 500) and 200 <= status < 300:  # a 500 may have another cause
@@ -264,19 +245,25 @@ class LLM:
         have no room for more.
         """
         api = request.api(self.api)
-        path, on_api = PATHS[api], f"{PATHS[api]} {model}"
-        body: Body = {"model": model, **self._shape.members(request, self.api), "logprobs": LOGPROBS[api]}
-        body |= sampling_members(request.sampling, n=n, call=number)
+        path, on_api = wire.PATHS[api], f"{wire.PATHS[api]} {model}"
+        body: wire.Body = {
+            "model": model,
+            **self._shape.members(request, self.api),
+            "logprobs": wire.LOGPROBS[api],
+        }
+        body |= wire.sampling_members(request.sampling, n=n, call=number)
         if request.num_alternatives:
             body["top_logprobs" if api == "chat" else "logprobs"] = request.num_alternatives
         elif lacking := self.learned.get((on_api, "logprobs")):
-            body = body | {"top_logprobs": 1} if lacking == 1 else without(body, "logprobs")
+            body = body | {"top_logprobs": 1} if lacking == 1 else wire.without(body, "logprobs")
         # A server may give one answer with alternatives in a dialect that it refuses for several answers.
         kind = "dialect of questions" if request.num_alternatives else "dialect"
         known = self.learned.get((on_api, kind)) or 0
-        attempts = deque((dialect, in_dialect(body, dialect)) for dialect in range(known, NUM_DIALECTS))
+        attempts = deque(
+            (dialect, wire.in_dialect(body, dialect)) for dialect in range(known, wire.NUM_DIALECTS)
+        )
         if request.fallback_max_tokens is not None:
-            fewer = in_dialect(body | {"max_tokens": request.fallback_max_tokens}, known)
+            fewer = wire.in_dialect(body | {"max_tokens": request.fallback_max_tokens}, known)
             attempts.append((known, fewer))
         refusals, has_repeated = list[EigencalError](), False
         while attempts:
@@ -287,7 +274,7 @@ class LLM:
                 drawn = await self._post(path, sent, request, n, ends)
             except EigencalError as error:
                 status = error.extra.get("llm_status")
-                if status not in REFUSING:
+                if status not in wire.REFUSING:
                     self.failures[error.code] += 1
                     raise
                 if status == 500 and not has_repeated:  # it may pass, and have another cause
@@ -300,25 +287,25 @@ class LLM:
                 self.learned.put((on_api, kind), dialect)
             if len(drawn.draws) < n:
                 self.learned.put((model, "n"), len(drawn.draws))
-            if "logprobs" in sent and not request.num_alternatives and lacks_logprobs(drawn.draws):
+            if "logprobs" in sent and not request.num_alternatives and wire.lacks_logprobs(drawn.draws):
                 is_last_try = "top_logprobs" in sent or api != "chat"
                 self.learned.put((on_api, "logprobs"), 2 if is_last_try else 1)
             limit = sent.get("max_tokens", sent.get("max_completion_tokens"))
             return replace(
                 drawn,
                 model=drawn.model or model,
-                omitted=tuple(name for name in WITHOUT_EFFECT if name not in sent),
+                omitted=tuple(name for name in wire.WITHOUT_EFFECT if name not in sent),
                 max_tokens=None if limit == request.sampling.max_tokens else limit,
             )
         self.failures[refusals[0].code] += 1
         raise refusals[0]
 
     async def _post(
-        self, path: str, body: Body, request: GenerationRequest, n: int, ends: float
+        self, path: str, body: wire.Body, request: GenerationRequest, n: int, ends: float
     ) -> Generation:
         """Send one call of an admitted request when its turn has come, and retry it where that helps."""
         url, content = endpoint(self._base, path), json.dumps(body).encode()
-        max_bytes = max(MAX_ANSWER_BYTES, n * request.sampling.max_tokens * MAX_TOKEN_BYTES)
+        max_bytes = max(wire.MAX_ANSWER_BYTES, n * request.sampling.max_tokens * wire.MAX_TOKEN_BYTES)
         clock = asyncio.get_running_loop().time
         asked_at, has_waited, is_job = clock(), not self.queue.free, request.priority == Priority.JOB
         async with self.queue.permit(request.priority, ends):
@@ -331,7 +318,7 @@ class LLM:
                     for attempt in itertools.count():
                         try:
                             async with self._connections.stream("POST", url, content) as response:
-                                drawn = await samples_of(response, max_bytes, self._api_key)
+                                drawn = await wire.samples_of(response, max_bytes, self._api_key)
                                 break
                         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError):
                             failure = LLMUnavailable("The LLM server cannot be reached.")
@@ -368,7 +355,7 @@ class LLM:
     def _learn_model(self, status: int, models: list[dict[str, Any]]) -> None:
         names = (model.get("id") or model.get("name") for model in models)
         with suppress(ValueError):
-            self._model = self._model or model_name(next(names, None))
+            self._model = self._model or wire.model_name(next(names, None))
         if not self._model:
             cause = "" if status == 200 else f" (status {status})"
             raise LLMUnavailable(f"The LLM server lists no model{cause}: set EIGENCAL_LLM_MODEL.")
@@ -378,7 +365,7 @@ class LLM:
         try:
             async with asyncio.timeout(CHECK_TIMEOUT_S):
                 async with self._connections.stream("GET", url) as response:
-                    return response.status_code, listed_models(await read(response))
+                    return response.status_code, wire.listed_models(await wire.read(response))
         except (httpx2.RequestError, TimeoutError):
             raise LLMUnavailable("The LLM server cannot be reached.") from None
         except LLMBadResponse as error:
