@@ -101,11 +101,6 @@ JOBS_SHARE = 1 / 8  # of the LLM's slots, for calibrations, on all replicas toge
 OTEL_VARIABLES = ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
 
-def prompt_shape(settings: Settings) -> PromptShape:
-    """Return the text around prompts. Raises ValueError for an invalid template."""
-    return PromptShape(settings.system_prompt, settings.prompt_template or PLAIN)
-
-
 def build_llm(settings: Settings) -> LLM:
     """Return the client of the LLM server. Raises ValueError for an invalid template."""
     return LLM(
@@ -113,7 +108,7 @@ def build_llm(settings: Settings) -> LLM:
         model=settings.llm_model,
         api=settings.llm_api,
         api_key=settings.llm_api_key.get_secret_value(),
-        shape=prompt_shape(settings),
+        shape=PromptShape(settings.system_prompt, settings.prompt_template or PLAIN),
         timeout_s=settings.llm_timeout_s,
         # For draws and for the drop-in.
         queue=CallQueue(settings.llm_slots, max(MIN_LLM_QUEUE, settings.llm_slots // 4)),

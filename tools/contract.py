@@ -19,7 +19,7 @@ class UnbumpedError(Exception):
 
 
 class _Stub:
-    """Replaces every component; each attribute is the stub itself. The document needs no component."""
+    """Replaces a component; each attribute is the stub itself. The document needs no component."""
 
     def __getattr__(self, name: str) -> object:
         return self
@@ -28,7 +28,7 @@ class _Stub:
 def contract_text() -> str:
     """Return the OpenAPI document in the format of clients/openapi.json."""
     stub: Any = _Stub()
-    app = create_app(Settings(get_to_know=False), llm=stub, embedder=stub, store=stub)
+    app = create_app(Settings(get_to_know=False), embedder=stub, store=stub)
     return json.dumps(app.openapi(), indent=1, ensure_ascii=False, sort_keys=True) + "\n"
 
 

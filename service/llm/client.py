@@ -14,7 +14,7 @@ from contextlib import (
     suppress,
 )
 from dataclasses import replace
-from functools import partial, reduce
+from functools import reduce
 from operator import add
 from typing import Any
 
@@ -26,44 +26,26 @@ from service.errors import (
     LLMBadResponse,
     LLMUnavailable,
     ModelNotFound,
+    Overloaded,
 )
+from service.llm import wire
 from service.llm.connection import (
     Connections,
     HealthProbe,
-    TransientError,
     api_base,
+    before_retry,
     endpoint,
-    retry_after_s,
-    with_retries,
 )
 from service.llm.forward import BROKEN_OFF, Reply
 from service.llm.prompt import GREEDY_BELOW, Api, GenerationRequest, LLMIdentity, Priority, PromptShape
 from service.llm.queue import CallQueue
 from service.llm.samples import Generation
 from service.llm.sse import find_events
-from service.llm.wire import (
-    LOGPROBS,
-    NUM_DIALECTS,
-    PATHS,
-    REFUSAL_BYTES,
-    REFUSING,
-    WITHOUT_EFFECT,
-    Body,
-    error_of,
-    in_dialect,
-    lacks_logprobs,
-    listed_models,
-    max_bytes_of,
-    model_name,
-    read,
-    samples_of,
-    sampling_members,
-    without,
-)
 from service.lru import LRU
 
 CHECK_TIMEOUT_S = 5.0
 LEARNED_KEPT_S = 600.0  # then the full call is tried again: servers are updated, and errors pass
+RECENT = 64
 MAX_LEARNED = 4096  # bounded, because callers may name any number of models
 # The default timeout of OpenAI's clients. Without a limit a hung call would keep its permit for ever.
 SILENCE_S = 600.0
@@ -117,13 +99,15 @@ class LLM:
         self.learned: LRU[tuple[str, str], int] = LRU(MAX_LEARNED, kept_s=LEARNED_KEPT_S)
         # The answering model and the omitted parameters, by key of the request (see `_request_key`).
         self._answered_by: LRU[tuple[str, Api, bool, bool], tuple[str, tuple[str, ...]]] = LRU(MAX_LEARNED)
+        self._took_s: deque[float] = deque(maxlen=RECENT)  # by calls for answers, without those of jobs
         self._check = HealthProbe(self._ask_health)
         self._connections = Connections(self._base, api_key=api_key, transport=transport)
 
     async def start(self) -> None:
         """Ask for the model's name if none is configured. A server that is not up yet is asked later."""
-        with suppress(EigencalError):
-            await self._named_model()
+        if not self._model:
+            with suppress(EigencalError):
+                await self._first_model()
 
     async def stop(self) -> None:
         """Close all connections; idempotent."""
@@ -153,16 +137,29 @@ class LLM:
         wanted = 1 if is_greedy else request.num_samples
         deadline_s = self._timeout_s if request.deadline_s is None else request.deadline_s
         ends = asyncio.get_running_loop().time() + min(deadline_s, self._timeout_s)
+        name = request.model or self._model
+        num_calls = -(-wanted // (self.learned.get((name, "n")) or wanted))
         # The calls of a question belong to a request that has been admitted.
-        num_calls = -(-wanted // (self.learned.get((request.model or self._model, "n")) or wanted))
         with nullcontext() if request.is_question else self.queue.admitted(request.priority, num_calls):
-            model = request.model or await self._named_model()
-            try:
-                drawn = await self._draw(request, model, wanted, ends)
-            except ModelNotFound:
-                if not request.model:  # the server has changed: ask for the name of its model again
-                    self._model = self._configured_model
-                raise
+            model = name or await self._first_model()
+            drawn, numbers, missing = list[Generation](), itertools.count(), wanted
+            # If a round returns too few answers, the next round asks for the rest.
+            while missing > 0:
+                size = min(missing, self.learned.get((model, "n")) or missing)
+                sizes = [min(size, missing - begin) for begin in range(0, missing, size)]
+                try:
+                    async with asyncio.TaskGroup() as group:
+                        calls = [
+                            group.create_task(self._call(request, model, n, next(numbers), ends))
+                            for n in sizes
+                        ]
+                except BaseExceptionGroup as failed:
+                    if not request.model and isinstance(failed.exceptions[0], ModelNotFound):
+                        # The server has changed: ask for the name of its model again.
+                        self._model = self._configured_model
+                    raise failed.exceptions[0] from None
+                drawn += [call.result() for call in calls]
+                missing = wanted - sum(len(part.draws) for part in drawn)
         answered_by = {(part.model, part.omitted) for part in drawn}
         if len(answered_by) > 1:
             raise LLMBadResponse("The LLM server answered one request with two models, or in two ways.")
@@ -221,7 +218,7 @@ class LLM:
                 status = response.status_code
                 if status > MAX_STATUS:
                     raise LLMBadResponse("The LLM server answered with a status that does not exist in HTTP.")
-                if status in REFUSING and attempt < len(contents) - 1:
+                if status in wire.REFUSING and attempt < len(contents) - 1:
                     refusing = status
                     continue
                 if refusing not in (0, 500) and 200 <= status < 300:  # a 500 may have another cause
@@ -239,27 +236,6 @@ class LLM:
 
     # From a request to a reply
 
-    async def _draw(
-        self, request: GenerationRequest, model: str, wanted: int, ends: float
-    ) -> list[Generation]:
-        """Call until all answers are there. If a round returns too few, the next round asks for the rest."""
-        drawn, numbers, missing = list[Generation](), itertools.count(), wanted
-        while missing > 0:
-            size = self.learned.get((model, "n")) or missing
-            try:
-                async with asyncio.TaskGroup() as group:
-                    calls = [
-                        group.create_task(
-                            self._call(request, model, min(size, missing - begin), next(numbers), ends)
-                        )
-                        for begin in range(0, missing, size)
-                    ]
-            except BaseExceptionGroup as failed:
-                raise failed.exceptions[0] from None
-            drawn += [call.result() for call in calls]
-            missing = wanted - sum(len(part.draws) for part in drawn)
-        return drawn
-
     async def _call(
         self, request: GenerationRequest, model: str, n: int, number: int, ends: float
     ) -> Generation:
@@ -269,19 +245,25 @@ class LLM:
         have no room for more.
         """
         api = request.api(self.api)
-        path, on_api = PATHS[api], f"{PATHS[api]} {model}"
-        body: Body = {"model": model, **self._shape.members(request, self.api), "logprobs": LOGPROBS[api]}
-        body |= sampling_members(request.sampling, n=n, call=number)
+        path, on_api = wire.PATHS[api], f"{wire.PATHS[api]} {model}"
+        body: wire.Body = {
+            "model": model,
+            **self._shape.members(request, self.api),
+            "logprobs": wire.LOGPROBS[api],
+        }
+        body |= wire.sampling_members(request.sampling, n=n, call=number)
         if request.num_alternatives:
             body["top_logprobs" if api == "chat" else "logprobs"] = request.num_alternatives
         elif lacking := self.learned.get((on_api, "logprobs")):
-            body = body | {"top_logprobs": 1} if lacking == 1 else without(body, "logprobs")
+            body = body | {"top_logprobs": 1} if lacking == 1 else wire.without(body, "logprobs")
         # A server may give one answer with alternatives in a dialect that it refuses for several answers.
         kind = "dialect of questions" if request.num_alternatives else "dialect"
         known = self.learned.get((on_api, kind)) or 0
-        attempts = deque((dialect, in_dialect(body, dialect)) for dialect in range(known, NUM_DIALECTS))
+        attempts = deque(
+            (dialect, wire.in_dialect(body, dialect)) for dialect in range(known, wire.NUM_DIALECTS)
+        )
         if request.fallback_max_tokens is not None:
-            fewer = in_dialect(body | {"max_tokens": request.fallback_max_tokens}, known)
+            fewer = wire.in_dialect(body | {"max_tokens": request.fallback_max_tokens}, known)
             attempts.append((known, fewer))
         refusals, has_repeated = list[EigencalError](), False
         while attempts:
@@ -292,7 +274,7 @@ class LLM:
                 drawn = await self._post(path, sent, request, n, ends)
             except EigencalError as error:
                 status = error.extra.get("llm_status")
-                if status not in REFUSING:
+                if status not in wire.REFUSING:
                     self.failures[error.code] += 1
                     raise
                 if status == 500 and not has_repeated:  # it may pass, and have another cause
@@ -305,56 +287,51 @@ class LLM:
                 self.learned.put((on_api, kind), dialect)
             if len(drawn.draws) < n:
                 self.learned.put((model, "n"), len(drawn.draws))
-            if "logprobs" in sent and not request.num_alternatives and lacks_logprobs(drawn.draws):
+            if "logprobs" in sent and not request.num_alternatives and wire.lacks_logprobs(drawn.draws):
                 is_last_try = "top_logprobs" in sent or api != "chat"
                 self.learned.put((on_api, "logprobs"), 2 if is_last_try else 1)
             limit = sent.get("max_tokens", sent.get("max_completion_tokens"))
             return replace(
                 drawn,
                 model=drawn.model or model,
-                omitted=tuple(name for name in WITHOUT_EFFECT if name not in sent),
+                omitted=tuple(name for name in wire.WITHOUT_EFFECT if name not in sent),
                 max_tokens=None if limit == request.sampling.max_tokens else limit,
             )
         self.failures[refusals[0].code] += 1
         raise refusals[0]
 
     async def _post(
-        self, path: str, body: Body, request: GenerationRequest, n: int, ends: float
+        self, path: str, body: wire.Body, request: GenerationRequest, n: int, ends: float
     ) -> Generation:
         """Send one call of an admitted request when its turn has come, and retry it where that helps."""
+        url, content = endpoint(self._base, path), json.dumps(body).encode()
+        max_bytes = max(wire.MAX_ANSWER_BYTES, n * request.sampling.max_tokens * wire.MAX_TOKEN_BYTES)
         clock = asyncio.get_running_loop().time
-        asked_at = clock()
-        max_bytes = max_bytes_of(request.sampling.max_tokens, n)
-        attempt = partial(self._attempt, path, json.dumps(body).encode(), max_bytes)
+        asked_at, has_waited, is_job = clock(), not self.queue.free, request.priority == Priority.JOB
         async with self.queue.permit(request.priority, ends):
-            queued_s = clock() - asked_at
+            begun, usual_s = clock(), sorted(self._took_s)[int(0.9 * len(self._took_s)) :]
+            # The answer would be too late, so the permit goes to a call that has the time.
+            if has_waited and not is_job and usual_s and ends - begun < usual_s[0]:
+                raise Overloaded("Too little time is left: too many calls wait for the LLM.")
             try:
                 async with asyncio.timeout_at(ends):
-                    return replace(await with_retries(attempt, ends=ends), queued_s=queued_s)
+                    for attempt in itertools.count():
+                        try:
+                            async with self._connections.stream("POST", url, content) as response:
+                                drawn = await wire.samples_of(response, max_bytes, self._api_key)
+                                break
+                        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError):
+                            failure = LLMUnavailable("The LLM server cannot be reached.")
+                        except LLMUnavailable as error:
+                            failure = error
+                        await before_retry(failure, attempt, ends)
             except TimeoutError:
                 raise DeadlineExceeded("No answer came in time.") from None
             except httpx2.RequestError:
                 raise LLMUnavailable(BROKEN_OFF) from None
-
-    async def _attempt(self, path: str, content: bytes, max_bytes: int) -> Generation:
-        """Send a call and read its answer. Raises TransientError for failures that are retried."""
-        try:
-            async with self._connections.stream("POST", endpoint(self._base, path), content) as response:
-                status, wait_s = response.status_code, retry_after_s(response)
-                try:
-                    answer = await read(response, max_bytes if status == 200 else REFUSAL_BYTES)
-                except LLMBadResponse:
-                    if status == 200:
-                        raise
-                    answer = b""  # the refusal is too long
-        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError):
-            raise TransientError(LLMUnavailable("The LLM server cannot be reached.")) from None
-        try:
-            if status != 200:
-                raise error_of(status, answer, self._api_key, retry_after_s=wait_s)
-            return samples_of(answer, self._api_key)
-        except LLMUnavailable as error:
-            raise TransientError(error) from None
+            if not is_job and not request.is_question:
+                self._took_s.append(clock() - begun)
+            return replace(drawn, queued_s=begun - asked_at)
 
     # The model's name and the server's health
 
@@ -371,15 +348,14 @@ class LLM:
             raise LLMUnavailable("The LLM server reports that it is unhealthy.")
         self._learn_model(status, models)
 
-    async def _named_model(self) -> str:
-        if not self._model:
-            self._learn_model(*await self._get(endpoint(self._base, "/models")))
+    async def _first_model(self) -> str:
+        self._learn_model(*await self._get(endpoint(self._base, "/models")))
         return self._model
 
     def _learn_model(self, status: int, models: list[dict[str, Any]]) -> None:
         names = (model.get("id") or model.get("name") for model in models)
         with suppress(ValueError):
-            self._model = self._model or model_name(next(names, None))
+            self._model = self._model or wire.model_name(next(names, None))
         if not self._model:
             cause = "" if status == 200 else f" (status {status})"
             raise LLMUnavailable(f"The LLM server lists no model{cause}: set EIGENCAL_LLM_MODEL.")
@@ -389,7 +365,7 @@ class LLM:
         try:
             async with asyncio.timeout(CHECK_TIMEOUT_S):
                 async with self._connections.stream("GET", url) as response:
-                    return response.status_code, listed_models(await read(response))
+                    return response.status_code, wire.listed_models(await wire.read(response))
         except (httpx2.RequestError, TimeoutError):
             raise LLMUnavailable("The LLM server cannot be reached.") from None
         except LLMBadResponse as error:

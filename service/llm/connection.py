@@ -1,7 +1,6 @@
 """Connections to LLM and embedding servers: addresses, TLS, retries, error messages, health checks."""
 
 import asyncio
-import itertools
 import json
 import os
 import random
@@ -222,6 +221,22 @@ def retry_after_s(response: httpx2.Response) -> float | None:
     return None
 
 
+async def before_retry(
+    error: EigencalError, number: int, ends: float, *, max_retries: int = MAX_RETRIES
+) -> None:
+    """Wait before the next attempt, or raise the error: after the last, or if the wait would be too long.
+
+    number: of retries so far. ends: of all attempts, on the loop's clock.
+    """
+    wait_s = error.retry_after_s
+    if wait_s is None:
+        wait_s = BACKOFF_S * 2**number * random.uniform(0.5, 1.0)
+    left_s = ends - asyncio.get_running_loop().time()
+    if number == max_retries or wait_s > min(MAX_WAIT_S, left_s):  # longer waits are left to the caller
+        raise error from None
+    await asyncio.sleep(wait_s)
+
+
 class TransientError(Exception):
     """A failure that another attempt may cure; `error` is raised after the last attempt."""
 
@@ -234,19 +249,14 @@ async def with_retries(
     attempt: Callable[[], Awaitable[T]], *, max_retries: int = MAX_RETRIES, ends: float
 ) -> T:
     """Return the result of `attempt`, repeated after TransientError until `ends` (on the loop's clock)."""
-    for number in itertools.count():
+    number = 0
+    while True:
         try:
             return await attempt()
         except TransientError as failure:
-            wait_s = failure.error.retry_after_s
-            if wait_s is None:
-                wait_s = BACKOFF_S * 2**number * random.uniform(0.5, 1.0)
-            # Longer waits are left to the caller.
-            left_s = ends - asyncio.get_running_loop().time()
-            if number == max_retries or wait_s > min(MAX_WAIT_S, left_s):
-                raise failure.error from None
-        await asyncio.sleep(wait_s)
-    raise AssertionError("unreachable: the last attempt returns or raises")
+            error = failure.error
+        await before_retry(error, number, ends, max_retries=max_retries)
+        number += 1
 
 
 # Errors

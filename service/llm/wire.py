@@ -13,7 +13,7 @@ from typing import Any
 import httpx2
 
 from service.errors import EigencalError, LLMBadResponse, LLMError, LLMUnavailable, ModelNotFound
-from service.llm.connection import TRY_AGAIN, error_message, is_out_of_credit
+from service.llm.connection import TRY_AGAIN, error_message, is_out_of_credit, retry_after_s
 from service.llm.prompt import Api, Sampling
 from service.llm.samples import Draw, Generation, Usage
 from service.llm.sse import too_long
@@ -84,6 +84,7 @@ def without(body: Body, *names: str) -> Body:
 # Answers
 
 MAX_ANSWER_BYTES = 32 << 20  # decompressed, of all choices of a call, unless the call asks for more tokens
+REFUSAL_BYTES = 64 * 2**10
 MAX_TOKEN_BYTES = 1 << 10  # a token with its log-probability usually takes 350
 # Fields of a message or delta other than its text.
 OTHER_FIELDS = (
@@ -108,11 +109,6 @@ MAX_TOKENS_COUNTED = 2**53
 MAX_MODEL_NAME_CHARS = 256
 # Raised by malformed answers. OverflowError and RecursionError: Python parses 1e999 and deep nesting.
 NONSENSE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
-
-
-def max_bytes_of(max_tokens: int, n: int) -> int:
-    """Return the limit of the answer to a call, in bytes."""
-    return max(MAX_ANSWER_BYTES, n * max_tokens * MAX_TOKEN_BYTES)
 
 
 async def read(response: httpx2.Response, max_bytes: int = MAX_ANSWER_BYTES) -> bytes:
@@ -259,19 +255,28 @@ def whole_choice(choice: Mapping[str, Any]) -> Choice:
     return whole
 
 
-def samples_of(content: bytes, key: str = "") -> Generation:
-    """Return the raw outputs in a whole answer, of either API. `key`: redacted from errors.
+async def samples_of(response: httpx2.Response, max_bytes: int, key: str = "") -> Generation:
+    """Return the raw outputs in an answer of either API, which is read to its end.
 
-    Raises LLMBadResponse, or the error that the answer contains.
+    `key`: redacted from errors. Raises LLMBadResponse, or the error that the answer contains.
     """
+    status = response.status_code
+    try:
+        content = await read(response, max_bytes if status == 200 else REFUSAL_BYTES)
+    except LLMBadResponse:
+        if status == 200:
+            raise
+        content = b""  # the refusal is too long
+    if status != 200:
+        raise error_of(status, content, key, wait_s=retry_after_s(response))
     try:
         payload = json.loads(content)
         choices = payload.get("choices") or []
         other_error = next(filter(None, map(payload.get, ("errors", "detail", "message"))), None)
         if all(map(_error_of_choice, choices)) and (error := error_in(payload) or other_error):
             raise error_of(_status_of(error), json.dumps({"error": error}).encode(), key)
-        read = map(whole_choice, payload["choices"])
-        draws = tuple(choice.draw() for choice in read if choice.finish_reason not in FAILED)
+        whole = map(whole_choice, payload["choices"])
+        draws = tuple(choice.draw() for choice in whole if choice.finish_reason not in FAILED)
         usage = payload.get("usage") if isinstance(payload.get("usage"), dict) else {}
         tokens = (_count(usage.get(name)) for name in ("prompt_tokens", "completion_tokens"))
         generation = Generation(draws, model_name(payload.get("model")), Usage(*tokens))
@@ -340,16 +345,15 @@ def model_name(name: object) -> str:
 
 # Errors
 
-REFUSAL_BYTES = 64 * 2**10
 MAX_MESSAGE_CHARS = 500
 
 
-def error_of(status: int, body: bytes, key: str = "", *, retry_after_s: float | None = None) -> EigencalError:
+def error_of(status: int, body: bytes, key: str = "", *, wait_s: float | None = None) -> EigencalError:
     """Return the error for an answer with status 400 or more, with the service's `key` redacted."""
     message = error_message(body)
     message = (message.replace(key, "[redacted]") if key else message)[:MAX_MESSAGE_CHARS]
     if status in TRY_AGAIN and not is_out_of_credit(body):
-        return LLMUnavailable("The LLM server refuses work for now.", retry_after_s=retry_after_s)
+        return LLMUnavailable("The LLM server refuses work for now.", retry_after_s=wait_s)
     if status == 404 and "model" in message.lower():
         return ModelNotFound("The LLM server does not serve this model.")
     cause = ": EIGENCAL_LLM_URL may not be the base URL of its API" if status == 404 else ""

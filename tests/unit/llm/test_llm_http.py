@@ -17,16 +17,19 @@ from service.errors import (
     LLMError,
     LLMUnavailable,
     ModelNotFound,
+    Overloaded,
 )
 from service.llm import wire
 from service.llm.client import LLM
 from service.llm.prompt import GenerationRequest, Sampling
+from service.llm.queue import CallQueue
 from service.llm.samples import Generation
 from tests.support.openai_server import (
     MODEL,
     Behaviour,
     Exchange,
     OpenAIServer,
+    after,
     answers,
     drop,
     endless,
@@ -390,3 +393,17 @@ async def test_the_health_route_has_no_v1() -> None:
         await llm.check()
     paths = ("health", "health", "health?version=1", "api/v3/health")
     assert requests == [f"http://host/{path}" for path in paths]
+
+
+# Waiting for the server
+
+
+async def test_the_server_is_not_asked_for_an_answer_that_would_be_too_late() -> None:
+    async with playing(default=after(0.4, answers()), queue=CallQueue(1, 9)) as (server, llm):
+        await llm.generate(ask())  # how long an answer takes
+        first = asyncio.create_task(llm.generate(ask()))
+        await asyncio.sleep(0)
+        with pytest.raises((Overloaded, DeadlineExceeded)):
+            await llm.generate(ask(deadline_s=0.7))
+        assert len((await first).draws) == 4
+        assert len(server.bodies) == 2
