@@ -237,9 +237,8 @@ class Scorer:
         """
         with self._live.one():
             drawn = await self._drawn(command)
-            if (
-                self.choice.is_by_llm(drawn.command) and not drawn.command.draws_none
-            ):  # the replies are kept for `finish`
+            if self.choice.is_by_llm(drawn.command) and drawn.generation.draws:
+                # The replies are kept for `finish`.
                 texts, index = distinct([draw.text for draw in drawn.generation.draws])
                 begun = time.perf_counter()
                 comparison, _ = await self._compare(drawn, texts, index, None)
@@ -335,10 +334,12 @@ class Scorer:
         # The first decision imports scipy, which takes half a second.
         decides = command.target is not None and applied is not None and bool(applied.calibration.selectors)
         slow = decides or _is_slow(observation.texts)
-        judgement = await self._maybe_in_thread(
-            slow, judge, observation, applied, command.target, checked.only, checked.by
-        )
-        p_value, unusual = await self._maybe_in_thread(slow, _p_value, applied, drawn, seen)
+
+        def judged() -> tuple[Judgement, float | None, list[ScoreWarning]]:
+            judgement = judge(observation, applied, command.target, checked.only, checked.by)
+            return judgement, *_p_value(applied, drawn, seen)
+
+        judgement, ood_p_value, unusual = await self._maybe_in_thread(slow, judged)
         judged_s = time.perf_counter() - begun - checked_s
         about = [*seen.warnings, *about, *checked.warnings, *unusual]
         claims = None
@@ -349,7 +350,7 @@ class Scorer:
             seconds["self_check"] = checked_s
         generation = _with_usage(drawn.generation, checked.usage)
         drawn = replace(drawn, generation=generation, seconds=seconds)
-        return compose(drawn, seen, applied, judgement, checked.only, p_value, about, claims)
+        return compose(drawn, seen, applied, judgement, checked.only, ood_p_value, about, claims)
 
     async def _seen(self, drawn: Samples) -> tuple[Samples, Seen]:
         """Embed and compare the texts. Return the samples with its time and tokens, and what was seen."""
