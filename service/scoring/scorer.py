@@ -345,7 +345,7 @@ class Scorer:
         claims = None
         if seen.answer_claims is not None:
             claims = await self._claim_scores(drawn, seen, seen.answer_claims)
-        seconds = {**drawn.seconds, "spectrum": judged_s}
+        seconds = {**drawn.seconds, "spectrum": drawn.seconds["spectrum"] + judged_s}
         if checked.is_asked:
             seconds["self_check"] = checked_s
         generation = _with_usage(drawn.generation, checked.usage)
@@ -401,7 +401,9 @@ class Scorer:
             )
             return found, indistinct_answers(found, compared)
 
+        begun = time.perf_counter()
         observation, about = await self._maybe_in_thread(_is_slow(known), observed)
+        drawn = drawn.after("spectrum", begun)
         about += [*_truncated(drawn), *warnings]
         return drawn, Seen(observation, vectors, embedded.made_by, made_by, answer_claims, about)
 
