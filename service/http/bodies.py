@@ -1,11 +1,10 @@
-"""Bodies of requests: their models, and what is refused before a body is parsed."""
+"""Bodies of requests: the base of their models, and a limit on the values in a body."""
 
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, field_validator, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
-from starlette.requests import Request
 
-from service.errors import InvalidRequest, UnsupportedMediaType
+from service.errors import InvalidRequest
 from service.llm.sse import MAX_VALUES, is_heavy
 
 MAX_FIELDS = 200
@@ -49,16 +48,6 @@ class RequestModel(BaseModel):
         if value is None:
             raise ValueError("must not be null; leave the field out")
         return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def require_json(request: Request) -> None:
-    """Raise UnsupportedMediaType unless the Content-Type is JSON.
-
-    A page of another origin can make a browser post a body without a type or of plain text, but not JSON.
-    """
-    media_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
-    if media_type != "application/json" and not media_type.endswith("+json"):
-        raise UnsupportedMediaType("Send JSON with Content-Type: application/json.")
 
 
 def refuse_heavy(body: bytes) -> None:

@@ -11,7 +11,7 @@ CLIENT_CLOSED_REQUEST = 499  # of a request that ends before its response starts
 
 
 class CancelOnDisconnect:
-    """Cancels a request when its caller disconnects, once its body has arrived, and waits for its cleanup.
+    """Reads the body of a request, and cancels the request when its caller disconnects.
 
     Without this a handler would continue after its caller has gone, and keep the LLM busy for nobody.
     """
@@ -24,16 +24,16 @@ class CancelOnDisconnect:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        has_body = asyncio.Event()
+        messages = [await receive()]
+        while messages[-1].get("more_body"):
+            messages.append(await receive())
+        messages.reverse()
         last: Message = {}  # sent so far
 
         async def receive_body() -> Message:
-            if has_body.is_set():
+            if not messages:
                 await asyncio.Event().wait()  # only `disconnected` learns of the disconnect
-            message = await receive()
-            if not message.get("more_body"):
-                has_body.set()
-            return message
+            return messages.pop()
 
         async def send_response(message: Message) -> None:
             nonlocal last
@@ -41,7 +41,6 @@ class CancelOnDisconnect:
             await send(message)
 
         async def disconnected() -> None:
-            await has_body.wait()
             while (await receive())["type"] != "http.disconnect":
                 pass
 

@@ -15,8 +15,8 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.errors import AmbiguousLength, BodyTooLarge, Overloaded
-from service.http.bodies import refuse_heavy, require_json
+from service.errors import AmbiguousLength, BodyTooLarge, Overloaded, UnsupportedMediaType
+from service.http.bodies import refuse_heavy
 from service.http.disconnect import CancelOnDisconnect
 from service.http.keys import Keys
 from service.http.pages import secure
@@ -187,10 +187,12 @@ async def _with_body(request: Request, *, is_forwarded: bool) -> Receive:
         if num_bytes > MAX_BODY_BYTES:
             raise too_large
     body = b"".join(pieces)
-    if body:
-        require_json(request)
-        if not is_forwarded:
-            refuse_heavy(body)
+    # A page of another origin can make a browser post a body without a type or of plain text, but not JSON.
+    media_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    if body and media_type != "application/json" and not media_type.endswith("+json"):
+        raise UnsupportedMediaType("Send JSON with Content-Type: application/json.")
+    if not is_forwarded:
+        refuse_heavy(body)
     messages = iter([{"type": "http.request", "body": body}])
 
     async def receive() -> Message:

@@ -146,9 +146,19 @@ class Keys:
 
         Raises MissingKey, BadKey, ScopeRequired or StoreUnavailable.
         """
+        if not self.closed(scope) and scope == "admin":
+            if not on_loopback(request):
+                raise ScopeRequired("Without an admin key, this route accepts only requests on loopback.")
+            return "no key"
         if not self.closed(scope):
-            _require_local(request, scope)
-            return "" if scope == "score" else "no key"
+            # The service's own address: the caller's may be from a forwarding header.
+            own_address = (request.scope.get("server") or ("",))[0]
+            if is_loopback(own_address) and not _named_as_ours(request):
+                raise ScopeRequired(
+                    "Without a score key, the service accepts only requests on loopback under loopback names "
+                    "(headers Host and Origin). Behind a proxy that forwards another name, set a score key."
+                )
+            return ""
         secret = _secret(request)
         own_scope = await self.scope_of(secret)
         if own_scope is None:
@@ -213,26 +223,6 @@ def on_loopback(request: Request) -> bool:
     if request.client is None or any(name in request.headers for name in _FORWARDED):
         return False
     return is_loopback(request.client.host) and _named_as_ours(request)
-
-
-def from_a_page(request: Request) -> bool:
-    """Return True if a request over loopback may be from a foreign page in a browser on this machine.
-
-    Decided by the service's own address: the caller's address may be from a forwarding header.
-    """
-    own_address: str = (request.scope.get("server") or ("",))[0]
-    return is_loopback(own_address) and not _named_as_ours(request)
-
-
-def _require_local(request: Request, scope: Scope) -> None:
-    """Raise ScopeRequired for callers that need a key although none is set."""
-    if scope == "admin" and not on_loopback(request):
-        raise ScopeRequired("Without an admin key, this route accepts only requests on loopback.")
-    if scope == "score" and from_a_page(request):
-        raise ScopeRequired(
-            "Without a score key, the service accepts only requests on loopback under loopback names "
-            "(headers Host and Origin). Behind a proxy that forwards another name, set a score key."
-        )
 
 
 def _named_as_ours(request: Request) -> bool:

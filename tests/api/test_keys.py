@@ -157,6 +157,15 @@ def guarded() -> list[tuple[str, str]]:
     return [(m, path) for path, each in paths.items() for m, op in each.items() if "security" in op]
 
 
+OPEN = {"/", "/health", "/healthz", "/readyz"}
+
+
+def test_all_other_routes_may_need_a_key() -> None:
+    committed = Path(__file__).parents[2] / "clients" / "openapi.json"
+    paths = json.loads(committed.read_text())["paths"]
+    assert {path for path, each in paths.items() if any("security" not in op for op in each.values())} == OPEN
+
+
 def code_of(answer: httpx.Response) -> str:
     """Return the code of an error in either format; "" if the body is not JSON."""
     if "json" not in answer.headers.get("content-type", ""):
