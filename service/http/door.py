@@ -35,11 +35,9 @@ KINDS: Mapping[str, Kind] = {
     "/v1/responses": "chat",
     "/verify": "gateway",
 }
-# The scope of the key that a path needs, by the first part of the path. Other paths need no key.
-SCOPES: Mapping[str, KeyScope] = {
-    **dict.fromkeys(("score", "scores", "verify", "v1", "metrics"), "score"),
-    **dict.fromkeys(("calibrate", "calibrations", "jobs", "keys"), "admin"),
-}
+# First parts of the paths that need no key, and of those that need a score key. Others need an admin key.
+OPEN = frozenset({"", "health", "healthz", "readyz", "openapi.json", "docs", "console"})
+SCORE = frozenset({"score", "scores", "verify", "v1", "metrics"})
 UPLOAD_PATH = "/calibrate"  # it has larger limits, see `admin.uploads`
 FORWARDED = "v1"  # bodies under this part of the path are forwarded as they are
 MAX_BODY_BYTES = 8 << 20
@@ -142,7 +140,7 @@ class Door:
             await self._app(scope, receive, send)
             return
         first = _first_part(scope)
-        needed = SCOPES.get(first)
+        needed: KeyScope | None = None if first in OPEN else "score" if first in SCORE else "admin"
         keys: Keys = scope["app"].state.keys
         if needed is not None:
             request.state.caller = await keys.admit(request, needed)
@@ -210,4 +208,4 @@ def _first_part(scope: Scope) -> str:
 def _where(scope: Scope) -> str:
     """Return the method and the route for the log, or the known part of the path if the door refused it."""
     known = scope["path"] if scope["path"] in KINDS else f"/{_first_part(scope)}"
-    return where_of(scope, known) if _first_part(scope) in SCOPES else where_of(scope)
+    return where_of(scope, known) if has_route(scope) else where_of(scope)

@@ -9,8 +9,12 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
+from service.app import create_app
 from service.ids import new_id
+from service.settings import Settings
 from tests.api.conftest import Client
+from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.live import in_process
 
 PROMPT = {"prompt": "What is the capital of France?"}
 SHOWN = {"id", "name", "scope", "prefix", "created_at", "expires_at", "revoked_at", "state"}
@@ -201,3 +205,14 @@ async def test_all_routes_accept_created_keys(client: Client, method: str, path:
             assert await asked(**sent(admin["key"])) not in refused
             by_score = await asked(**sent(score["key"]))
             assert (by_score == "scope_required") if admins_only else (by_score not in refused)
+
+
+async def test_a_route_that_nobody_listed_needs_an_admin_key(tmp_path: Path) -> None:
+    app = create_app(
+        Settings(data_dir=tmp_path, admin_key="a-long-admin-key"), llm=FakeLLM(), embedder=FakeEmbedder()
+    )
+    app.add_api_route("/new/thing", lambda: "shown")
+    async with in_process(app) as http:
+        without = await http.get("/new/thing")
+        with_key = await http.get("/new/thing", headers=bearer("a-long-admin-key"))
+    assert (without.status_code, with_key.text) == (401, '"shown"')
