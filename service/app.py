@@ -29,7 +29,6 @@ from service.claims.comparison import Compare, Comparer, compared_by
 from service.console import routes as console
 from service.embedding.port import Embedder
 from service.errors import EigencalError, EmbedderUnavailable
-from service.gateways import verify
 from service.http.door import Door
 from service.http.keys import Keys
 from service.http.openapi import OpenApiApp, Problem
@@ -61,6 +60,7 @@ from service.proxy.chat_score import ChatScorer
 from service.proxy.routes import Chat, reporter
 from service.report.pages import render
 from service.scoring import routes as score
+from service.scoring import verify
 from service.scoring.claims import ClaimScorer
 from service.scoring.metrics import Metrics
 from service.scoring.score import Serving

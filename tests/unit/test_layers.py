@@ -14,7 +14,7 @@ CLIENT = ROOT / "clients" / "python" / "src" / "eigencal"
 ROOMS = (
     *("errors", "ids", "lru", "spectral"),
     *("sharing", "llm", "store", "embedding", "claims", "http"),
-    *("calibration", "scoring", "report", "jobs", "proxy", "gateways", "admin", "console"),
+    *("calibration", "scoring", "report", "jobs", "proxy", "admin", "console"),
     *("settings", "server", "app", "cli", "__main__"),
 )
 WIRING = {"settings", "app", "cli"}  # no room imports these

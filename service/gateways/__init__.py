@@ -1,1 +1,0 @@
-"""The route for vLLM's semantic router: a verdict on an answer."""
