@@ -1,4 +1,4 @@
-"""The door: what every request passes before its route, and every response after it."""
+"""The middleware that every request and every response passes."""
 
 import asyncio
 import logging
@@ -54,14 +54,14 @@ TRACEPARENT: ContextVar[str] = ContextVar("traceparent", default="")
 class Door:
     """The middleware around all routes.
 
-    A request gets an id (the caller's, if it is well-formed) and the time of its arrival. Its key is checked
-    before its body is read, and the body is read up to a limit. Requests of `KINDS` hold a place until their
-    response has ended: at most `max_requests`, and `max_batches` batches. Keys share the places. Requests of
-    the scope `score` are cancelled when their callers disconnect. Operators' requests are finished, because
-    they may have changed the store.
+    It gives a request an id (the caller's, if it is well-formed) and records its arrival. The key is checked
+    before the body is read, and the body is read up to a limit. A request in `KINDS` holds a place until its
+    response ends: there are `max_requests` places, and `max_batches` for batches. Places are divided fairly
+    among keys. Requests of the scope `score` are cancelled when their callers disconnect. Admin requests run
+    to their end, because they may have changed the store.
 
     `scope["eigencal.request_id"]`, `scope["eigencal.arrived"]` (by time.perf_counter) and `state.caller` (see
-    `Keys.admit`) are for the routes. The application's `state.keys` are the keys.
+    `Keys.admit`) are for the routes. The keys are in the application's `state.keys`.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Door:
             TRACEPARENT.reset(trace)
 
     async def _serve(self, request: Request, kind: Kind | None, send: Send) -> None:
-        """Let a request pass to its route. Raises errors of the door, and unexpected errors of the route."""
+        """Check a request and pass it to its route. Raises its own errors and unexpected ones of the route."""
         scope, receive, headers = request.scope, request.receive, request.headers
         if "transfer-encoding" in headers and ("content-length" in headers or scope["http_version"] == "1.0"):
             raise AmbiguousLength(TWO_LENGTHS)
@@ -169,7 +169,7 @@ class Door:
 
 
 async def _with_body(request: Request, *, is_forwarded: bool) -> Receive:
-    """Read the body, and return a `receive` that begins with it.
+    """Read the body and return a `receive` that replays it.
 
     Raises BodyTooLarge, by Content-Length or while the body arrives; UnsupportedMediaType; InvalidRequest;
     and Starlette's ClientDisconnect.
@@ -206,6 +206,6 @@ def _first_part(scope: Scope) -> str:
 
 
 def _where(scope: Scope) -> str:
-    """Return the method and the route for the log, or the known part of the path if the door refused it."""
+    """Return method and route for the log. If the door refused the request, the known part of its path."""
     known = scope["path"] if scope["path"] in KINDS else f"/{_first_part(scope)}"
     return where_of(scope, known) if has_route(scope) else where_of(scope)

@@ -1,4 +1,4 @@
-"""The judgement of a text by an observation and a calibration (method, sections 7, 8 and 20)."""
+"""Judge a text by an observation and a calibration (method, sections 7, 8 and 20)."""
 
 import math
 from collections.abc import Sequence
@@ -32,10 +32,10 @@ IS_REFUSAL = (
 class Judgement:
     """The judgement of the candidate and of the leading answer.
 
-    raw, served: the spectrum before and after calibration. probability_correct: of the leading answer.
+    raw, served: the spectrum without and with the calibration. probability_correct: of the leading answer.
     num_agreeing: number of samples that lie closest to the candidate's mode. unavailable_reason: why there is
-    no model of P(correct), in words; None if there is one. is_refused: the judged text or most samples are
-    refusals, so nothing is let through.
+    no model of P(correct), or None. is_refused: the judged text or most samples are refusals, so the decision
+    is to abstain. num_refusals: number of samples that are refusals.
     """
 
     modes: Sequence[Mode]
@@ -59,9 +59,9 @@ def judge(
 ) -> Judgement:
     """Return the judgement of the candidate or, without one, of the leading answer.
 
-    p_true: the self-check of the judged text in [0, 1], None if unknown; checked_by: as
-    `Fingerprint.self_check`. Without a calibration there is no decision, except on refusals. A calibration
-    without a model of P(correct) for this score abstains, and the decision gives the reason.
+    p_true: the self-check of the judged text in [0, 1], None if unknown. checked_by: the LLM and the prompt
+    that made it, as in `Fingerprint.self_check`. Without a calibration, only refusals get a decision. If the
+    calibration has no model of P(correct) for this score, the decision is to abstain and gives the reason.
     """
     seen, candidate, answer = observation, observation.candidate, observation.leaders[0]
     raw = served = serve(seen.spectrum)
@@ -70,7 +70,7 @@ def judge(
     selector, why_none = _selector(seen, applied, p_true, checked_by)
 
     def correct(text: str) -> float | None:
-        """Return P(correct) of a text; None without the self-check that the model needs."""
+        """Return P(correct) of a text; None for a refusal, and without the self-check that it needs."""
         if selector is None or text in seen.refusals:
             return None
         if SELF_CHECK in selector.model.features and text != seen.judged:
@@ -147,7 +147,7 @@ def _selector(
 
 
 def _refusing(seen: Observation, refused: NDArray[np.bool_]) -> str:
-    """Return why refusals forbid letting the judged text through; "" if they do not. refused: (m,)."""
+    """Return the reason to abstain because of refusals, or "". refused: (m,), of each answer."""
     if seen.judged in seen.refusals:
         return IS_REFUSAL
     if 2 * refused.sum() > refused.size:
@@ -156,7 +156,7 @@ def _refusing(seen: Observation, refused: NDArray[np.bool_]) -> str:
 
 
 def _of_other_texts(selector: Selector, answer: str, candidate: str | None) -> str:
-    """Return a sentence if the verdicts of the calibration are on other texts than the decision, or ""."""
+    """Return a caution if the calibration's verdicts are on another kind of text, or ""."""
     if selector.judged == "given" and candidate is None:
         return (
             " The calibration's verdicts are on given answers, but this decision is on a drawn answer, so "
@@ -189,8 +189,8 @@ def find_modes(observation: Observation, served: ServedSpectrum) -> list[Mode]:
 def decide(counts: SelectiveCounts, correct: float | None, target: Target, num_samples: int) -> Decision:
     """Return the decision on a text with this P(correct).
 
-    `correct`: None for a text that no answer supports, which is never let through. num_samples: the number of
-    answers that the counts are for.
+    `correct`: None if no answer supports the text; the decision is then to abstain. num_samples: number of
+    drawn answers.
     """
     drawn, share = answers_drawn(num_samples), f"{100 * target.confidence:g} %"
     sure = f"with {drawn}, kept by {share} of calibrations made like this one"
@@ -239,5 +239,5 @@ def answers_drawn(num_samples: int) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share in [0, 1] as a percentage, rounded up, because promises must not be rounded down."""
+    """Return a share in [0, 1] as a percentage, rounded up, so that a promised error is not understated."""
     return f"{math.ceil(1000 * share - 1e-9) / 10:g} %"

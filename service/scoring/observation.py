@@ -1,4 +1,4 @@
-"""What was seen of a question: its answers, a candidate, their kernel and spectrum (method, section 1)."""
+"""The observation of a question: its answers, a candidate, their kernel and spectrum (method, section 1)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,12 +23,12 @@ EQUAL = 1 - 1e-6  # kernel of two texts that the embedder cannot distinguish
 class Observation:
     """The answers to a question, and an optional candidate.
 
-    draws: m answers. texts: the k distinct ones; index: (m,), the position of each answer in them. Without
-    answers, the candidate takes the place of the only one, with its own log-probability. kernel: (n, n), of
-    the texts and, last, of a candidate that is not among them; spectrum: of the texts. nearest: (m,), the
-    eigenvector that lies closest to each answer. leaders: the text that lies closest to each eigenvector.
-    evidence: of the answers, None if one has no log-probability. refusals: the texts without content, and the
-    candidate if it has none.
+    draws: m answers. texts: k distinct answers. index: (m,), position of each answer in `texts`. Without
+    answers, `texts` has only the candidate, and the evidence comes from its log-probability. kernel: (n, n),
+    of the texts and, in the last row, of the candidate if it is not one of them. spectrum: of the texts only.
+    nearest: (m,), the closest eigenvector of each answer. leaders: the closest text of each eigenvector.
+    evidence: None unless every answer has a log-probability. refusals: texts without content, maybe with the
+    candidate.
     """
 
     draws: Sequence[Draw]
@@ -48,7 +48,7 @@ class Observation:
         return self.leaders[0] if self.candidate is None else self.candidate
 
     def cosines(self, text: str) -> Floats:
-        """Return the kernel (k,) of a text or the candidate with each text."""
+        """Return the kernel (k,) of a text, or the candidate, with each distinct answer."""
         place = self.texts.index(text) if text in self.texts else -1
         return self.kernel[place, : len(self.texts)]
 
@@ -64,8 +64,8 @@ def kernel_of(
 ) -> Floats:
     """Return the kernel (n, n) of texts that answer a question.
 
-    compared: the `compared_texts`; embeddings: (n, d) of these. num_drawn: number of drawn texts, which come
-    first (None: all). same: P(same) of each pair (n, n) by an LLM, NaN where it is not known.
+    compared: the result of `compared_texts`. embeddings: (n, d), of each of these. num_drawn: number of drawn
+    texts, which come first (None: all). same: P(same) of each pair (n, n) by an LLM, NaN if unknown.
     """
     if kernel == PAPER:
         rows = unit_rows(embeddings)
@@ -87,7 +87,7 @@ def observe(
     dimension: int,
     question: str | None,
 ) -> Observation:
-    """Return the observation of answers and a candidate. dimension: of the embeddings, d."""
+    """Return the observation of answers and a candidate. dimension: d of the embeddings."""
     count = len(texts)
     found = spectrum_from_gram(kernel[:count, :count], np.bincount(index, minlength=count), dimension)
     evidence = None
@@ -117,7 +117,7 @@ def observe(
 def observe_alone(
     candidate: str, log_probability: float, dimension: int, question: str | None
 ) -> Observation:
-    """Return the observation without answers, by the candidate's own log-probability in nats."""
+    """Return the observation of a candidate only, by its log-probability in nats."""
     alone = [Draw(candidate, total_logprob=log_probability)]
     index = np.zeros(1, dtype=np.int_)
     seen = observe(alone, index, [candidate], candidate, np.ones((1, 1)), dimension, question)
@@ -125,10 +125,10 @@ def observe_alone(
 
 
 def indistinct_answers(observation: Observation, compared: Sequence[str]) -> list[ScoreWarning]:
-    """Return warnings if the embedder cannot distinguish texts that say something else.
+    """Return warnings if the embedder cannot distinguish texts with different content.
 
-    compared: the `compared_texts`. Texts that differ only in case, accents, spaces and punctuation say the
-    same.
+    compared: the result of `compared_texts`. Differences in case, accents, spaces and punctuation are
+    ignored.
     """
     count, kernel, warnings = len(observation.texts), observation.kernel, list[ScoreWarning]()
     essence_of = cache(essence)

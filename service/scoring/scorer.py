@@ -1,4 +1,4 @@
-"""Scoring: draw samples, embed them, compute the spectrum, apply a calibration and judge a text."""
+"""Score a prompt: draw samples, embed them, compute the spectrum, apply a calibration and judge a text."""
 
 import asyncio
 import time
@@ -79,7 +79,7 @@ CHECK_SHARE = 0.8  # of the time left before the deadline, so that a slow self-c
 
 @asynccontextmanager
 async def in_time(command: ScoreCommand) -> AsyncIterator[None]:
-    """Raise DeadlineExceeded in the context if it takes longer than the command's deadline."""
+    """Raise DeadlineExceeded if the block does not end before the command's deadline."""
     deadline_s = command.generation.deadline_s if command.generation else None
     if deadline_s is None:
         yield
@@ -93,7 +93,7 @@ async def in_time(command: ScoreCommand) -> AsyncIterator[None]:
 
 
 def too_few(generation: Generation, request: GenerationRequest | None) -> EigencalError:
-    """Return the error for no usable answer, or for a single one that no calibration by evidence fits."""
+    """Return the error for too few usable answers."""
     empty = generation.num_empty
     drawn = len(generation.draws) + empty
     if request is None and empty:
@@ -119,7 +119,7 @@ INLINE_CHARACTERS = 4_000
 class Samples:
     """Samples to be scored, and the command that asked for them.
 
-    `chosen`: the calibration that the command names by id, else None. `seconds`: elapsed time by stage.
+    `chosen`: the calibration that the command names by id, else None. `seconds`: the time of each stage.
     """
 
     command: ScoreCommand
@@ -128,7 +128,7 @@ class Samples:
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     def after(self, stage: str, begun: float, further: Usage = NO_TOKENS) -> "Samples":
-        """Return the samples with the time of a stage that ends now, and the tokens of its questions."""
+        """Return a copy with the time of a stage that ends now and the tokens of its calls."""
         took = self.seconds.get(stage, 0.0) + time.perf_counter() - begun
         generation = _with_usage(self.generation, further)
         return replace(self, generation=generation, seconds={**self.seconds, stage: took})
@@ -138,9 +138,9 @@ class Samples:
 class Checked:
     """The self-checks of texts.
 
-    p_true: P(True) of each text in [0, 1], None if unknown; empty if it was not asked for. by: see
+    p_true: P(True) of each text in [0, 1], None if unknown; empty if it was not requested. by: as in
     `Fingerprint.self_check`; "" if unknown. usage: tokens of the calls. is_asked: the LLM was asked.
-    warnings: why P(True) is unknown although it was asked for.
+    warnings: why a requested P(True) is missing.
     """
 
     p_true: Sequence[float | None] = ()
@@ -157,10 +157,10 @@ class Checked:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Seen:
-    """The observation of a score and what it was made with.
+    """An observation with its vectors, their embedder, and warnings.
 
-    vectors: (d,) by text, of the question (if a calibration may need it) and of the sentences of
-    `answer_claims` too. embedder: that made them; made_by: what decides the kernel of the answers.
+    vectors: (d,) by text, also of the question (if a calibration may need it) and of the sentences of
+    `answer_claims`. embedder: made the vectors. made_by: the same with the kernel and the comparing LLM.
     """
 
     observation: Observation
@@ -172,7 +172,7 @@ class Seen:
 
 
 class LiveLoad:
-    """Number of live scores that are running. Jobs yield to them."""
+    """Counts running live scores. Jobs wait for them."""
 
     def __init__(self) -> None:
         self.under_way = 0
@@ -188,11 +188,10 @@ class LiveLoad:
 
 
 class Scorer:
-    """Scores prompts. `live` counts the running scores, to which other work yields.
+    """Scores prompts. `live` counts running scores; jobs give way to them.
 
-    `claims`: scores long answers by claim. `compare`: how answers are compared, and `self_check`: whether the
-    LLM checks the judged text, if a request does not specify it. `threads`: for work that would block the
-    event loop.
+    `claims`: scores long answers by claim. `compare`, `self_check`: defaults for requests that do not set
+    them. `threads`: for work that would block the event loop.
     """
 
     def __init__(
@@ -221,10 +220,10 @@ class Scorer:
     async def score(self, command: ScoreCommand) -> Score:
         """Return the score of a prompt or of supplied samples.
 
-        A score needs two answers, or one if a calibration by evidence fits: the spectrum of one answer is
-        always 1. With `num_samples` 0 it needs none. Raises TooFewSamples if fewer are requested or supplied;
-        NoUsableAnswers if fewer had text; DeadlineExceeded; InvalidRequest for a blank candidate; NotFound
-        for an unknown calibration; and the errors of the LLM and the embedder.
+        A score needs two answers, because the spectrum of one answer is always 1. One is enough if a
+        calibration by evidence fits. With `num_samples` 0 it needs none. Raises TooFewSamples if fewer are
+        requested or supplied; NoUsableAnswers if fewer had text; DeadlineExceeded; InvalidRequest for a blank
+        candidate; NotFound for an unknown calibration; and the errors of the LLM and the embedder.
         """
         async with in_time(command), self._checking(command) as checking:
             with self._live.one():
@@ -233,7 +232,7 @@ class Scorer:
     async def draw(self, command: ScoreCommand) -> Samples:
         """Return the samples of a score, to be scored by `finish`. Raises like `score`.
 
-        For callers that do not have the candidate yet: neither drawing nor comparing need wait for it.
+        For callers that do not have the candidate yet. Drawing and comparing can start without it.
         """
         with self._live.one():
             drawn = await self._drawn(command)
@@ -282,7 +281,7 @@ class Scorer:
 
     @asynccontextmanager
     async def _checking(self, command: ScoreCommand) -> AsyncIterator["asyncio.Task[Checked] | None"]:
-        """Yield the self-check of the candidate, which need not wait for the answers; None without one."""
+        """Yield the running self-check of the candidate; None without one, or if the answers are supplied."""
         if command.candidate is None or is_blank(command.candidate) or command.generation is None:
             yield None
             return
@@ -290,7 +289,7 @@ class Scorer:
             yield checking
 
     async def _check(self, command: ScoreCommand, texts: Sequence[str]) -> Checked:
-        """Return the self-checks of texts. It never fails: if P(True) is unknown, a warning says why."""
+        """Return the self-checks of texts. Errors of the LLM become a warning."""
         is_wanted = self._self_check if command.self_check is None else command.self_check
         question, request = command.whole_question, command.generation
         if not is_wanted or not question or not texts:
@@ -353,7 +352,7 @@ class Scorer:
         return compose(drawn, seen, applied, judgement, checked.only, ood_p_value, about, claims)
 
     async def _seen(self, drawn: Samples) -> tuple[Samples, Seen]:
-        """Embed and compare the texts. Return the samples with its time and tokens, and what was seen."""
+        """Embed and compare the texts. Return the samples with updated times and tokens, and the `Seen`."""
         command, generation, begun = drawn.command, drawn.generation, time.perf_counter()
         texts, index = distinct([draw.text for draw in generation.draws])
         candidate = None if command.candidate is None else command.candidate.strip()
@@ -412,7 +411,7 @@ class Scorer:
     ) -> tuple[Comparison | None, list[ScoreWarning]]:
         """Return the LLM's comparisons of the answers; None and a warning if they fail or are late.
 
-        The candidate is compared first, then the answers, the more frequent first.
+        The candidate comes first, then the answers by descending frequency.
         """
         request, known = drawn.command.generation, with_candidate(texts, candidate)
         order = np.argsort(-np.bincount(index, minlength=len(texts)), kind="stable").tolist()
@@ -476,7 +475,7 @@ class Scorer:
         return await self._threads.run(work, *args, **kwargs) if slow else work(*args, **kwargs)
 
     async def _embed(self, texts: Sequence[str]) -> Embedded:
-        """Embed the texts. With no text to embed, the embedder's identity may first need a health check."""
+        """Embed the texts. Without texts, a health check may be needed to learn the embedder's identity."""
         if not texts:
             with suppress(EmbedderUnavailable):
                 return await self._embedder.embed(texts)
@@ -522,7 +521,7 @@ def _truncated(drawn: Samples) -> list[ScoreWarning]:
 
 
 def _with_usage(generation: Generation, further: Usage) -> Generation:
-    """Return the answers, with the tokens of questions about them added to their own."""
+    """Return the answers with the tokens of further calls added."""
     drawing = generation.usage
     usage = Usage(
         drawing.prompt_tokens + further.prompt_tokens,
@@ -532,7 +531,7 @@ def _with_usage(generation: Generation, further: Usage) -> Generation:
 
 
 def _is_slow(texts: Sequence[str]) -> bool:
-    """Return True if work on the texts would block the event loop."""
+    """Return True if processing the texts in the event loop would block it."""
     return len(texts) > INLINE_DISTINCT or sum(map(len, texts)) > INLINE_CHARACTERS
 
 
