@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from service.llm import forward
-from service.proxy import stream as scored_stream
+from service.proxy import stream as streams
 from tests.support.drop_in import QUESTION, DropIn, before, events_of
 from tests.support.openai_server import MODEL, Exchange, answers, drop, hang, once, pieces
 
@@ -90,7 +90,7 @@ async def test_sampling_starts_after_the_answer_has_started() -> None:
 async def test_last_chunk_waits_until_the_deadline_with_keepalives(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(scored_stream, "HEARTBEAT_S", 0.02)
+    monkeypatch.setattr(streams, "HEARTBEAT_S", 0.02)
     go = asyncio.Event()
     async with before(pieces(WHOLE), once(go, answers("Paris")), chat_deadline_s=0.2) as made:
         content = (await stream(made)).content
