@@ -1,7 +1,7 @@
 """The answer to a chat: how it is read, and how the service writes one."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -104,7 +104,8 @@ class Answer:
         self.failure: Exception | None = None
         self.is_finished = False
         self.is_over = False
-        self._choice: Choice | None = None
+        self._choice = Choice()
+        self._has_choice = False
         self._num_bytes = 0
         self._is_broken = False  # the latest event is not a chunk
 
@@ -121,7 +122,7 @@ class Answer:
 
         After a failure nothing is added.
         """
-        choices = [choice for choice in choices_of(payload) if is_first(choice)]
+        choice = next(filter(is_first, choices_of(payload)), None)
         self._is_broken = not is_chunk(payload)
         self._num_bytes += size if choices_of(payload) else 0
         if error_in(payload):
@@ -132,33 +133,31 @@ class Answer:
             self.model = self.model or payload["model"][:MAX_MODEL_NAME_CHARS]
         if isinstance(payload.get("id"), str):
             self.id = self.id or payload["id"]
-        if self.failure is not None or not choices:
+        if self.failure is not None or choice is None:
             return False
-        self._choice = self._choice or Choice()
-        for choice in choices:
-            try:
-                self._choice.take(choice)
-            except NONSENSE:
-                self._choice.is_partial = True
-        self.is_finished = any(finish_of(choice) is not None for choice in choices)
+        self._has_choice = True
+        try:
+            self._choice.take(choice)
+        except NONSENSE:
+            self._choice.is_partial = True
+        self.is_finished = finish_of(choice) is not None
         return self.is_finished
 
     @property
     def text(self) -> str:
         """Return the text, with its reasoning."""
-        return self._choice.text if self._choice else ""
+        return self._choice.text
 
     @property
     def has_begun(self) -> bool:
         """Return True after the first token: servers send the role before it."""
-        return self._choice is not None and bool(self._choice.pieces or self._choice.other_fields)
+        return bool(self._choice.pieces or self._choice.other_fields)
 
     @property
     def tokens(self) -> tuple[tuple[str, float], ...]:
         """Return the tokens with their log-probabilities in nats; none if one is unknown."""
-        tokens = self._choice.tokens if self._choice else []
-        known = tuple((text, value) for text, value in tokens if value is not None)
-        return known if len(known) == len(tokens) else ()
+        known = tuple((text, value) for text, value in self._choice.tokens if value is not None)
+        return known if len(known) == len(self._choice.tokens) else ()
 
     def candidate(self) -> Draw:
         """Return the text to judge. Raises Unscorable, or the error that broke the answer off."""
@@ -166,7 +165,7 @@ class Answer:
             raise self.failure
         if not self.is_finished and (self._is_broken or not self.is_over):
             raise Unscorable(*NO_END)
-        if self._choice is None:
+        if not self._has_choice:
             raise Unscorable("incomplete", "The answer has no choice.")
         others, has_text = self._choice.other_fields, bool(self._choice.text)
         if others & {"tool_calls", "function_call"}:
@@ -187,25 +186,14 @@ class Answer:
     def withheld(self, payload: Mapping[str, Any], text: str) -> dict[str, Any]:
         """Return the whole answer with `text` in each choice. Choices after the first were not judged."""
         message = {"role": "assistant", "content": text}
-        number = len(choices_of(payload)) or 1
-        choices = [
-            {"index": index, "message": message, "logprobs": None, "finish_reason": "stop"}
-            for index in range(number)
-        ]
-        return {**_about(payload), "choices": choices}
+        return _completion(payload, [message] * (len(choices_of(payload)) or 1), "stop")
 
     def let_through(self, payload: Mapping[str, Any], judged: str | None) -> dict[str, Any]:
         """Return the first choice with `judged` as its text; None: with its tool calls or refusal."""
         choice: dict[str, Any] = next(filter(is_first, choices_of(payload)), {})
         message, names = choice.get("message"), _KEPT if judged is None else {"role"}
         kept = {name: message[name] for name in message if name in names} if isinstance(message, dict) else {}
-        only = {
-            "index": 0,
-            "message": {**kept, "content": judged},
-            "logprobs": None,
-            "finish_reason": choice.get("finish_reason"),
-        }
-        return {**_about(payload), "choices": [only]}
+        return _completion(payload, [{**kept, "content": judged}], choice.get("finish_reason"))
 
     def streamed(self, payload: Mapping[str, Any], document: Mapping[str, Any]) -> bytes:
         """Return a whole answer as a stream with its score: the messages, the last chunk, the usage."""
@@ -226,5 +214,8 @@ class Answer:
         return b"".join([*map(event_of, sent), DONE])
 
 
-def _about(payload: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: payload[name] for name in _ABOUT if name in payload}
+def _completion(payload: Mapping[str, Any], messages: Sequence[Any], finish_reason: Any) -> dict[str, Any]:
+    """Return the completion with these messages in place of its own."""
+    end = {"logprobs": None, "finish_reason": finish_reason}
+    choices = [{"index": index, "message": message, **end} for index, message in enumerate(messages)]
+    return {**{name: payload[name] for name in _ABOUT if name in payload}, "choices": choices}

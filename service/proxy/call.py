@@ -1,10 +1,11 @@
 """A caller's call to the drop-in: what is sent on, and what is asked of the service."""
 
 import json
+from asyncio import Task
 from codecs import BOM_UTF8
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 from fastapi import Request
 from pydantic import Field, ValidationError
@@ -16,11 +17,7 @@ from service.ids import new_id
 from service.llm.sse import is_heavy, parse_object
 from service.proxy.answer import Answer
 from service.scoring.score import NumSamples, Score, ScoreCommand
-
-if TYPE_CHECKING:
-    import asyncio
-
-    from service.scoring.scorer import Samples
+from service.scoring.scorer import Samples
 
 Mode = Literal["off", "async", "on"]
 HEADER = "X-Eigencal"
@@ -72,8 +69,8 @@ class Call:
     command: ScoreCommand | None = None
     failure: Unscorable | None = None
     is_judged_alone: bool = False
-    drawing: "asyncio.Task[Samples] | None" = None
-    scoring: "asyncio.Task[None] | None" = None
+    drawing: Task[Samples] | None = None
+    scoring: Task[None] | None = None
     is_pending: bool = False
     judged: str | None = None
     score: Score | None = None

@@ -216,9 +216,8 @@ def _error_alone(content: bytes, status: int) -> bytes:
     """Return an error of the server in OpenAI's form without other members: they may quote the answer."""
     error = (parse_object(content) or {}).get("error")
     message = f"The LLM server answered with status {status}."
-    told = {"message": message, "type": None, "param": None, "code": None}
-    given = {name: error.get(name) for name in told} if isinstance(error, dict) else {}
-    short = {
-        name: str(value)[:MAX_MESSAGE_CHARS] for name, value in given.items() if isinstance(value, str | int)
-    }
-    return encoded({"error": told | short})
+    told: dict[str, str | None] = {"message": message, "type": None, "param": None, "code": None}
+    if isinstance(error, dict):
+        given = {name: error[name] for name in told if isinstance(error.get(name), str | int)}
+        told |= {name: str(value)[:MAX_MESSAGE_CHARS] for name, value in given.items()}
+    return encoded({"error": told})

@@ -9,65 +9,28 @@ from service.llm.prompt import WirePrompt
 from service.llm.samples import Draw
 from service.scoring.scorer import Samples
 
-# Sampling parameters of the call. Samples use the calibrated sampling.
+# Sampling parameters of the call: samples use the calibrated sampling.
 SAMPLING = frozenset(
-    {
-        "temperature",
-        "top_p",
-        "top_k",
-        "max_tokens",
-        "max_completion_tokens",
-        "stop",
-        "n",
-        "best_of",
-        "seed",
-        "min_p",
-        "frequency_penalty",
-        "presence_penalty",
-        "repetition_penalty",
-        "logit_bias",
-        "use_beam_search",
-        "min_tokens",
-        "ignore_eos",
-    }
+    {"temperature", "top_p", "top_k", "max_tokens", "max_completion_tokens", "stop", "n", "best_of", "seed"}
+    | {"min_p", "frequency_penalty", "presence_penalty", "repetition_penalty", "logit_bias"}
+    | {"use_beam_search", "min_tokens", "ignore_eos"}
 )
 # Members that do not change the answer, only its format or accounting.
 ASIDE = frozenset(
-    {
-        "model",
-        "stream",
-        "stream_options",
-        "logprobs",
-        "top_logprobs",
-        "prompt_logprobs",
-        "echo",
-        "user",
-        "metadata",
-        "store",
-        "service_tier",
-        "priority",
-        "request_id",
-        "safety_identifier",
-        "prompt_cache_key",
-        "prompt_cache_retention",
-    }
+    {"messages", "model", "stream", "stream_options", "logprobs", "top_logprobs", "prompt_logprobs", "echo"}
+    | {"user", "metadata", "store", "service_tier", "priority", "request_id", "safety_identifier"}
+    | {"prompt_cache_key", "prompt_cache_retention"}
 )
-# Members that have no effect at these values, and members that have none without tools.
-WITHOUT_EFFECT: dict[str, Any] = {
+# Members that have no effect without tools, and values that have no effect.
+ABOUT_TOOLS = frozenset({"tool_choice", "function_call", "parallel_tool_calls"})
+ON = ("skip_special_tokens", "spaces_between_special_tokens", "add_generation_prompt", "detokenize")
+OFF = ("include_stop_str_in_output", "continue_final_message", "add_special_tokens", "return_token_ids")
+WITHOUT_EFFECT: Mapping[str, Any] = {
     "response_format": {"type": "text"},
     "modalities": ["text"],
-    "skip_special_tokens": True,
-    "spaces_between_special_tokens": True,
-    "include_stop_str_in_output": False,
-    "add_generation_prompt": True,
-    "continue_final_message": False,
-    "add_special_tokens": False,
-    "detokenize": True,
-    "include_reasoning": True,
-    "return_token_ids": False,
-    "parallel_tool_calls": True,
+    **dict.fromkeys((*ON, "include_reasoning", "parallel_tool_calls"), True),
+    **dict.fromkeys(OFF, False),
 }
-ABOUT_TOOLS = frozenset({"tool_choice", "function_call", "parallel_tool_calls"})
 
 
 def prompt_of(body: Mapping[str, Any]) -> WirePrompt:
@@ -79,17 +42,10 @@ def prompt_of(body: Mapping[str, Any]) -> WirePrompt:
     if not isinstance(turns, list) or not all(isinstance(turn, dict) for turn in turns):
         raise Unscorable("unreadable_request", "The call's `messages` is not a list of turns.")
     fields = {name: value for name, value in body.items() if not _is_empty(value)}
-    aside = {"messages"} | ASIDE | SAMPLING
-    if not {"tools", "functions"} & fields.keys():
-        aside |= ABOUT_TOOLS
-    parts = {
-        name: value
-        for name, value in fields.items()
-        if name not in aside and WITHOUT_EFFECT.get(name) != value
-    }
-    marks: dict[str, Any] = {}
-    if kinds := set().union(*map(_kinds_of_turn, turns)):
-        marks["turns"] = sorted(kinds)
+    aside = ASIDE | SAMPLING | (frozenset() if {"tools", "functions"} & fields.keys() else ABOUT_TOOLS)
+    parts = {name: fields[name] for name in fields.keys() - aside if WITHOUT_EFFECT.get(name) != fields[name]}
+    kinds = sorted(set().union(*map(_kinds_of_turn, turns)))
+    marks: dict[str, Any] = {"turns": kinds} if kinds else {}
     # Calibrations have no such chats. Some servers continue the last turn, others begin a new one.
     if turns and turns[-1].get("role") == "assistant":
         marks["last_turn"] = "assistant"

@@ -86,34 +86,31 @@ class ResponseAnswer(Answer):
 
 
 def _events_of_item(index: int, item: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the events of one output item: a message with its parts, a call of a function, or another."""
     at = {"item_id": item.get("id"), "output_index": index}
     begun = {**item, **({"status": "in_progress"} if "status" in item else {})}
     inner = list[dict[str, Any]]()
     if item.get("type") == "message":
         begun["content"] = []
         for place, part in enumerate(_objects(item.get("content"))):
-            of_part = {**at, "content_index": place}
-            name = "refusal" if part.get("type") == "refusal" else "text"
-            text, kind = part.get(name), "refusal" if name == "refusal" else "output_text"
-            logprobs: dict[str, Any] = {} if name == "refusal" else {"logprobs": []}
-            inner += [
-                {"type": "response.content_part.added", **of_part, "part": {**part, name: ""}},
-                {"type": f"response.{kind}.delta", **of_part, **logprobs, "delta": text},
-                {"type": f"response.{kind}.done", **of_part, **logprobs, name: text},
-                {"type": "response.content_part.done", **of_part, "part": part},
-            ]
+            inner += _events_of_part({**at, "content_index": place}, part)
     elif item.get("type") == "function_call":
         begun["arguments"] = ""
         kind, arguments = "response.function_call_arguments", item.get("arguments")
-        inner += [
-            {"type": f"{kind}.delta", **at, "delta": arguments},
-            {"type": f"{kind}.done", **at, "name": item.get("name"), "arguments": arguments},
-        ]
+        done = {"type": f"{kind}.done", **at, "name": item.get("name"), "arguments": arguments}
+        inner = [{"type": f"{kind}.delta", **at, "delta": arguments}, done]
+    begin = {"type": "response.output_item.added", "output_index": index, "item": begun}
+    return [begin, *inner, {"type": "response.output_item.done", "output_index": index, "item": item}]
+
+
+def _events_of_part(at: Mapping[str, Any], part: Mapping[str, Any]) -> list[dict[str, Any]]:
+    is_refusal = part.get("type") == "refusal"
+    name, kind = ("refusal", "refusal") if is_refusal else ("text", "output_text")
+    of_text = {**at} if is_refusal else {**at, "logprobs": []}
     return [
-        {"type": "response.output_item.added", "output_index": index, "item": begun},
-        *inner,
-        {"type": "response.output_item.done", "output_index": index, "item": item},
+        {"type": "response.content_part.added", **at, "part": {**part, name: ""}},
+        {"type": f"response.{kind}.delta", **of_text, "delta": part.get(name)},
+        {"type": f"response.{kind}.done", **of_text, name: part.get(name)},
+        {"type": "response.content_part.done", **at, "part": part},
     ]
 
 

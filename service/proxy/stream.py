@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any
 
 from service.errors import EigencalError
@@ -49,12 +49,15 @@ async def forwarded(
             sent: Any = without_logprobs(chunk) if hides else chunk
             raw = event.raw if sent is chunk else event_of(sent)
             answer.is_over = answer.is_over or event.is_last
-            goes_on = chunk is not None and _has_words(chunk)
-            if tail and event.data and not goes_on and not _is_of_another_choice(chunk):
+            choices = choices_of(chunk or {})
+            first = [choice for choice in choices if is_first(choice)]
+            goes_on = any(map(_has_words, first))
+            if tail and event.data and not goes_on and (first or not choices):
                 tail.append(raw)
             else:
                 while tail and goes_on:
-                    yield sent_as(tail.pop(0))
+                    kept = tail.pop(0)
+                    yield kept if isinstance(kept, bytes) else event_of(kept)
                 if chunk is None or not answer.take(chunk, len(event.raw)):
                     yield raw
                 elif goes_on:
@@ -70,11 +73,6 @@ async def forwarded(
             answer.failure = answer.failure or error
 
 
-def sent_as(kept: Chunk | bytes) -> bytes:
-    """Return a part of a tail as it is sent."""
-    return kept if isinstance(kept, bytes) else event_of(kept)
-
-
 async def with_heartbeats(work: asyncio.Future[Any], wait_s: float) -> AsyncGenerator[bytes, None]:
     """Wait up to `wait_s` seconds for the work, and yield a comment every `HEARTBEAT_S`."""
     ends = time.monotonic() + wait_s
@@ -86,17 +84,9 @@ async def with_heartbeats(work: asyncio.Future[Any], wait_s: float) -> AsyncGene
         yield b": the score is being made\n\n"
 
 
-def _has_words(chunk: Chunk) -> bool:
-    for choice in filter(is_first, choices_of(chunk)):
-        delta = choice.get("delta")
-        if isinstance(delta, dict) and any(value for name, value in delta.items() if name != "role"):
-            return True
-    return False
-
-
-def _is_of_another_choice(chunk: Chunk | None) -> bool:
-    choices = choices_of(chunk or {})
-    return bool(choices) and not any(map(is_first, choices))
+def _has_words(choice: Mapping[str, Any]) -> bool:
+    delta = choice.get("delta")
+    return isinstance(delta, dict) and any(value for name, value in delta.items() if name != "role")
 
 
 def _words(chunk: Chunk) -> Chunk:
