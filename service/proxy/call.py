@@ -10,7 +10,7 @@ from typing import Any, Literal, cast, get_args
 from fastapi import Request
 from pydantic import Field, ValidationError
 
-from service.errors import InvalidRequest, Unscorable
+from service.errors import InvalidRequest
 from service.http.bodies import RequestModel, refuse_heavy
 from service.http.problems import refusal, request_id_of
 from service.ids import new_id
@@ -67,7 +67,7 @@ class Call:
 
     id: str = field(default_factory=lambda: new_id("scr"))
     command: ScoreCommand | None = None
-    failure: Unscorable | None = None
+    failure: Exception | None = None
     is_judged_alone: bool = False
     drawing: Task[Samples] | None = None
     scoring: Task[None] | None = None

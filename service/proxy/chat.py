@@ -59,7 +59,7 @@ class Chat:
         if call.mode != "off":
             try:
                 needs_logprobs = await self._plan(call)
-            except Unscorable as reason:
+            except Exception as reason:  # a failed score never fails the answer
                 call.failure, needs_logprobs = reason, False
             if needs_logprobs and call.payload is not None:
                 contents.insert(0, encoded(call.answer.asking_logprobs(call.payload)))

@@ -247,12 +247,17 @@ async def test_answer_is_returned_while_the_embedder_is_down() -> None:
     assert response.json()["uncertainty"]["warning"]["code"] == "embedder_unavailable"
 
 
+@pytest.mark.parametrize("before_the_answer", [False, True])
 async def test_answer_is_returned_despite_a_bug_in_scoring(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    before_the_answer: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with before(raw(OWN)) as made:
-        monkeypatch.setattr(made.chat.service.scorer, "finish", None)
-        response = await made.ask()
+        scorer = made.chat.service.scorer
+        if before_the_answer:
+            monkeypatch.setattr(scorer.choice, "recommended", None)
+        else:
+            monkeypatch.setattr(scorer, "finish", None)
+        response = await made.ask(eigencal={"num_samples": "auto"})
         await made.at_rest()
     assert response.json()["uncertainty"]["warning"]["code"] == "internal"
     assert "TypeError" in caplog.text and "TypeError" not in response.text

@@ -39,6 +39,13 @@ def test_any_answer_can_be_read(payload: dict[str, Any]) -> None:
         assert reason.code
 
 
+def test_only_one_choice_is_judged_if_all_have_the_same_index() -> None:
+    choices = [{"index": 0, "message": {"content": text}} for text in ("Paris", "Lyon")]
+    answer = Answer()
+    answer.take({"choices": choices})
+    assert answer.text == "Paris"
+
+
 @pytest.mark.parametrize(
     ("content", "marks"),
     [
