@@ -1,29 +1,44 @@
-"""A caller's call to the drop-in: what is sent on, and what is asked of the service."""
+"""A caller's call to the drop-in, and the prompt of the samples for its score."""
 
-import json
 from asyncio import Task
-from codecs import BOM_UTF8
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal
 
-from fastapi import Request
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from service.errors import InvalidRequest
-from service.http.bodies import RequestModel, refuse_heavy
-from service.http.problems import refusal, request_id_of
+from service.errors import Unscorable
+from service.http.bodies import RequestModel
 from service.ids import new_id
-from service.llm.sse import is_heavy, parse_object
+from service.llm.prompt import WirePrompt
 from service.proxy.answer import Answer
 from service.scoring.score import NumSamples, Score, ScoreCommand
 from service.scoring.scorer import Samples
 
 Mode = Literal["off", "async", "on"]
-HEADER = "X-Eigencal"
-FIELD = "eigencal"
-# Headers of the caller that the server gets: for reading the body and for traces. The key is the service's.
-REQUEST_HEADERS_PASSED = ("traceparent", "tracestate", "accept", "content-encoding")
+
+# Sampling parameters of the call: samples use the calibrated sampling.
+SAMPLING = frozenset(
+    {"temperature", "top_p", "top_k", "max_tokens", "max_completion_tokens", "stop", "n", "best_of", "seed"}
+    | {"min_p", "frequency_penalty", "presence_penalty", "repetition_penalty", "logit_bias"}
+    | {"use_beam_search", "min_tokens", "ignore_eos"}
+)
+# Members that do not change the answer, only its format or accounting.
+ASIDE = frozenset(
+    {"messages", "model", "stream", "stream_options", "logprobs", "top_logprobs", "prompt_logprobs", "echo"}
+    | {"user", "metadata", "store", "service_tier", "priority", "request_id", "safety_identifier"}
+    | {"prompt_cache_key", "prompt_cache_retention"}
+)
+# Members that have no effect without tools, and values that have no effect.
+ABOUT_TOOLS = frozenset({"tool_choice", "function_call", "parallel_tool_calls"})
+ON = ("skip_special_tokens", "spaces_between_special_tokens", "add_generation_prompt", "detokenize")
+OFF = ("include_stop_str_in_output", "continue_final_message", "add_special_tokens", "return_token_ids")
+WITHOUT_EFFECT: Mapping[str, Any] = {
+    "response_format": {"type": "text"},
+    "modalities": ["text"],
+    **dict.fromkeys((*ON, "include_reasoning", "parallel_tool_calls"), True),
+    **dict.fromkeys(OFF, False),
+}
 
 
 class ScoreOptions(RequestModel):
@@ -77,88 +92,46 @@ class Call:
     document: dict[str, Any] = field(default_factory=dict)
 
 
-async def read_call(request: Request, answer: Answer, default: Mode, *, abstains: bool) -> Call:
-    """Return the call. Raises InvalidRequest for a bad `eigencal` field or header.
+def prompt_of(body: Mapping[str, Any]) -> WirePrompt:
+    """Return the members of a chat that determine the answer, except for sampling parameters.
 
-    `abstains`: the operator withholds answers by their score, so callers always wait for it. A body without
-    the field is forwarded byte for byte, even if it is not JSON: the server has the better error message. A
-    body that only the server could read is refused, since it may contain the field.
+    A prompt of turns of plain text has no marks. Raises Unscorable.
     """
-    mode = request.headers.get(HEADER, default).strip().lower()
-    if mode not in get_args(Mode):
-        raise InvalidRequest(f"{HEADER}: send `off`, `async` or `on`.")
-    body = await request.body()
-    call = Call(
-        body=body,
-        # Some servers take their version from the query.
-        path=answer.path + (f"?{request.url.query}" if request.url.query else ""),
-        headers=headers_of(request),
-        answer=answer,
-        owner=request.state.caller,
-        mode="on" if abstains else cast("Mode", mode),
-        abstains=abstains,
-    )
-    has_field, has_score = f'"{FIELD}"'.encode() in body, b'"uncertainty"' in body
-    if call.mode == "off" and not (has_field or has_score or answer.always):
-        return call
-    # Also for a call that cannot be scored: the field must not reach the server.
-    if has_field or answer.always:
-        refuse_heavy(body)
-    given = None if is_heavy(body) else parse_object(body)
-    if given is None:
-        in_other_form = body.startswith(BOM_UTF8) or b"\0" in body or "content-encoding" in request.headers
-        if in_other_form or has_field or answer.always:
-            raise InvalidRequest("The body is not a JSON object in UTF-8.")
-        return call
-    if FIELD in given:
-        call.options = _options(given[FIELD], call.mode)
-    sent = {name: value for name, value in {**given, **answer.always}.items() if name != FIELD}
-    # Clients send an answer back as a turn, including its score.
-    if has_score and isinstance(sent.get("messages"), list):
-        sent["messages"] = [_without_score(turn) for turn in sent["messages"]]
-    call.streams, call.abstains = bool(given.get("stream")), abstains or bool(call.options.abstain)
-    if call.streams and call.abstains:
-        sent = {name: value for name, value in sent.items() if name not in ("stream", "stream_options")}
-    if sent != given or answer.always:  # a name that occurs twice is sent once
-        call.body = json.dumps(sent).encode()
-    call.payload = sent if _is_sendable(sent) else None
-    return call
+    turns = body.get("messages")
+    if not isinstance(turns, list) or not all(isinstance(turn, dict) for turn in turns):
+        raise Unscorable("unreadable_request", "The call's `messages` is not a list of turns.")
+    fields = {name: value for name, value in body.items() if not _is_empty(value)}
+    aside = ASIDE | SAMPLING | (frozenset() if {"tools", "functions"} & fields.keys() else ABOUT_TOOLS)
+    effective = {name: value for name, value in fields.items() if WITHOUT_EFFECT.get(name) != value}
+    parts = {name: value for name, value in effective.items() if name not in aside}
+    kinds = sorted(set().union(*map(_kinds_of_turn, turns)))
+    marks: dict[str, Any] = {"turns": kinds} if kinds else {}
+    # Calibrations have no such chats. Some servers continue the last turn, others begin a new one.
+    if turns and turns[-1].get("role") == "assistant":
+        marks["last_turn"] = "assistant"
+    return WirePrompt({"messages": turns, **parts}, parts | marks)
 
 
-def headers_of(request: Request) -> dict[str, str]:
-    """Return the headers that the server gets."""
-    passed = {"X-Request-ID": request_id_of(request) or ""}
-    for name in REQUEST_HEADERS_PASSED:
-        value = request.headers.get(name, "")
-        # The standards of these headers allow only printable ASCII.
-        if value and value.isascii() and value.replace("\t", " ").isprintable():
-            passed[name] = value
-    return passed
+def _is_empty(value: object) -> bool:
+    """Return True for a value equivalent to a missing member, such as LiteLLM's {"refusal": None}."""
+    if isinstance(value, dict):
+        return all(map(_is_empty, value.values()))
+    return value in (None, "", [])
 
 
-def _options(given: object, mode: Mode) -> ScoreOptions:
-    try:
-        options = ScoreOptions.model_validate_json(json.dumps(given))
-    except ValidationError as error:
-        raise refusal(error, within=[FIELD]) from None
-    if options.abstain and mode != "on":
-        # An error, because callers that ask for it rely on it.
-        msg = "needs an answer that waits for its score: `X-Eigencal: on`"
-        raise InvalidRequest(f"{FIELD}.abstain: {msg}", [{"loc": ["body", FIELD, "abstain"], "msg": msg}])
-    return options
+def _kinds_of_turn(turn: Mapping[str, Any]) -> set[str]:
+    """Return the role, members and parts of a turn that are not plain text, without their contents."""
+    kinds = {name for name, value in turn.items() if not _is_empty(value)} - {"role", "content"}
+    kinds |= {str(turn.get("role"))} - {"system", "user", "assistant"}
+    content = turn.get("content")
+    if isinstance(content, list):
+        kinds |= {_kind_of_part(part) for part in content} - {"text"}
+    elif not isinstance(content, str | None):
+        kinds.add("unknown")
+    return kinds
 
 
-def _without_score(turn: Any) -> Any:
-    if not isinstance(turn, dict) or turn.get("role") != "assistant":
-        return turn
-    return {name: value for name, value in turn.items() if name != "uncertainty"}
-
-
-def _is_sendable(payload: object) -> bool:
-    """Return True if the payload can be sent again as JSON."""
-    try:
-        # Fails for infinities and for half a surrogate pair.
-        json.dumps(payload, allow_nan=False, ensure_ascii=False).encode()
-    except (ValueError, RecursionError):
-        return False
-    return True
+def _kind_of_part(part: object) -> str:
+    if not isinstance(part, dict) or (part.get("type") == "text" and not isinstance(part.get("text"), str)):
+        return "unknown"
+    return str(part.get("type"))

@@ -17,8 +17,7 @@ from service.llm.prompt import GenerationRequest, Priority
 from service.llm.sse import events, parse_object, prepend, too_long
 from service.llm.wire import MAX_MESSAGE_CHARS, NONSENSE
 from service.proxy.answer import TOO_LONG, encoded, event_of, with_uncertainty, without_logprobs
-from service.proxy.call import NO_OPTIONS, Call, Mode
-from service.proxy.prompt import limit_of, prompt_of
+from service.proxy.call import NO_OPTIONS, Call, Mode, prompt_of
 from service.proxy.scores import AnswerScores
 from service.proxy.stream import Chunk, as_it_is, forwarded, with_heartbeats
 from service.scoring.score import AUTO, NumSamples, ScoreCommand, Target
@@ -99,7 +98,8 @@ class Chat:
             options, claims = NO_OPTIONS, False  # claims quote the answer, which may be withheld
         wanted = self.num_samples if options.num_samples is None else options.num_samples
         model, sampling = body.get("model"), serving.messages_sampling
-        limit = limit_of(body, sampling.max_tokens)
+        limit = body.get("max_completion_tokens") or body.get("max_tokens")
+        limit = limit if type(limit) is int else sampling.max_tokens
         request = GenerationRequest(
             num_samples=serving.number_of(wanted),
             sampling=sampling,

@@ -124,11 +124,14 @@ def _chat(body: Mapping[str, Any]) -> dict[str, Any]:
     if body.get("background"):
         raise Unscorable("not_convertible", "The answer of a call in the background is fetched later.")
     text, reasoning = body.get("text") or {}, body.get("reasoning") or {}
+    choice: Any = body.get("tool_choice")
+    wanted: Any = text.get("format")
+    is_schema = wanted and wanted["type"] not in ("text", "json_object")
     passed = {name: value for name, value in body.items() if name not in _CONVERTED | _ASIDE}
     converted = {
-        "tools": [_tool(tool) for tool in body.get("tools") or ()],
-        "tool_choice": _tool_choice(body.get("tool_choice")),
-        "response_format": _response_format(text.get("format")),
+        "tools": [_nested(tool, "function") for tool in body.get("tools") or ()],
+        "tool_choice": _nested(choice, "function") if isinstance(choice, dict) else choice,
+        "response_format": _nested(wanted, "json_schema") if is_schema else wanted,
         "verbosity": text.get("verbosity"),
         "reasoning_effort": reasoning.get("effort"),
         "max_tokens": body.get("max_output_tokens"),
@@ -201,28 +204,12 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
             raise _not_convertible(kind)
 
 
-def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
-    if tool["type"] != "function":
-        raise _not_convertible(tool["type"])
-    members = {name: value for name, value in tool.items() if name != "type" and value is not None}
-    return {"type": "function", "function": members}
-
-
-def _tool_choice(choice: Any) -> Any:
-    if not isinstance(choice, dict):
-        return choice
-    if choice["type"] != "function":
-        raise _not_convertible(choice["type"])
-    return {"type": "function", "function": {"name": choice["name"]}}
-
-
-def _response_format(wanted: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    if not wanted or wanted["type"] in ("text", "json_object"):
-        return wanted
-    if wanted["type"] != "json_schema":
-        raise _not_convertible(wanted["type"])
-    schema = {name: value for name, value in wanted.items() if name != "type" and value is not None}
-    return {"type": "json_schema", "json_schema": schema}
+def _nested(flat: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """Return a tool, a choice of one or a format as chats have it: its members below its type."""
+    if flat["type"] != kind:
+        raise _not_convertible(flat["type"])
+    members = {name: value for name, value in flat.items() if name != "type" and value is not None}
+    return {"type": kind, kind: members}
 
 
 # Answers

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -11,7 +11,6 @@ from service.errors import EigencalError, NoUsableAnswers, Overloaded, Unscorabl
 from service.http.problems import report as report_error
 from service.llm.samples import Draw
 from service.proxy.call import Call
-from service.proxy.prompt import under_limit
 from service.scoring.score import Score, mark
 from service.scoring.scorer import Samples
 from service.scoring.service import ScoringService
@@ -113,13 +112,8 @@ class AnswerScores:
     def _run(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         task = asyncio.ensure_future(work)
         self.tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self.tasks.discard)
         return task
-
-    def _ended(self, task: "asyncio.Task[Any]") -> None:
-        self.tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # retrieved, or asyncio logs it when nobody awaits the task
 
     async def _score(self, call: Call) -> None:
         try:
@@ -173,9 +167,29 @@ class AnswerScores:
             assert call.drawing is not None
             drawn = await call.drawing
             answers = drawn.generation.draws
-        drawn = under_limit(drawn, answers, self._service.serving.messages_sampling.max_tokens)
+        drawn = _under_limit(drawn, answers, self._service.serving.messages_sampling.max_tokens)
         tokens = () if candidate.logprobs_of_other_text else call.answer.tokens
         return replace(drawn, command=replace(drawn.command, candidate_tokens=tokens))
+
+
+def _under_limit(drawn: Samples, answers: Sequence[Draw], limit: int) -> Samples:
+    """Return the samples with the token limit that the answers are compatible with.
+
+    `limit`: of the settings. Answers drawn under a larger limit count as drawn under it if none is longer.
+    Answers drawn under the call's smaller limit do so too, if that limit cut none.
+    """
+    request, generation = drawn.command.generation, drawn.generation
+    assert request is not None
+    counted = [answer.num_tokens for answer in answers if answer.num_tokens is not None]
+    all_counted = len(counted) == len(answers) + generation.num_empty
+    # If a count is missing, the sum over all samples is an upper bound of the longest.
+    longest = max(counted) if all_counted else generation.usage.completion_tokens
+    if generation.max_tokens is not None and any(answer.truncated for answer in answers):
+        limit = generation.max_tokens
+    elif not 0 < longest <= limit:
+        return drawn
+    sampling = replace(request.sampling, max_tokens=limit)
+    return replace(drawn, command=replace(drawn.command, generation=replace(request, sampling=sampling)))
 
 
 def _fields(score: Score, *, with_marks: bool) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from service.errors import Unscorable
 from service.proxy.answer import without_logprobs
-from service.proxy.prompt import prompt_of
+from service.proxy.call import prompt_of
 from service.proxy.responses import ResponseAnswer
 from tests.api.test_drop_in_calibrated import POLICY, plain
 from tests.support.calibrations import Active

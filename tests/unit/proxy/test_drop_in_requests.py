@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from service.errors import Unscorable
 from service.proxy.answer import Answer
-from service.proxy.prompt import prompt_of
+from service.proxy.call import prompt_of
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
