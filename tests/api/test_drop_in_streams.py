@@ -100,6 +100,20 @@ async def test_last_chunk_waits_until_the_deadline_with_keepalives(
         assert (await made.scored(carried["id"]))["num_samples"] == 5
 
 
+async def test_words_of_another_choice_do_not_wait_for_the_score() -> None:
+    go, content = asyncio.Event(), b""
+    other = event({"content": "Lyon"}, index=1) + event({}, "stop", index=1)
+    async with before(pieces(BEGIN, TEXT, FINISH, other, DONE), once(go, answers("Paris"))) as made:
+        body = QUESTION | {"stream": True, "n": 2}
+        response_ = made.http.stream("POST", "/v1/chat/completions", json=body)
+        async with asyncio.timeout(60), response_ as response:
+            async for part in response.aiter_bytes():
+                content += part
+                if b"Lyon" in content:
+                    go.set()  # the samples arrive only after the caller has the second answer
+    assert check_carried(content)["status"] == "scored"
+
+
 async def test_stream_without_a_finishing_chunk_is_scored_for_later() -> None:
     async with before(pieces(BEGIN, TEXT, DONE)) as made:
         response = await stream(made)
