@@ -56,8 +56,8 @@ from service.llm.prompt import PLAIN, Message, PromptShape, Sampling, shape_hash
 from service.llm.queue import CallQueue
 from service.llm.weights import WeightsError
 from service.proxy import routes as openai
-from service.proxy.chat_score import ChatScorer
-from service.proxy.routes import Chat, reporter
+from service.proxy.chat import Chat
+from service.proxy.scores import AnswerScores
 from service.report.pages import render
 from service.scoring import routes as score
 from service.scoring import verify
@@ -494,14 +494,14 @@ def create_app(
     chat = Chat(
         llm=llm,
         service=service,
-        scorer=ChatScorer(scorer, reporter(service)),
+        scores=AnswerScores(service),
         mode=settings.chat_mode,
         deadline_s=settings.chat_deadline_s,
         num_samples=settings.chat_num_samples,
         abstain=settings.abstain,
         abstain_text=settings.abstain_text,
     )
-    parts = [metrics, threads, uploads, embedder, llm, store, api_keys, kept, chat.scorer]
+    parts = [metrics, threads, uploads, embedder, llm, store, api_keys, kept, chat.scores]
     if settings.get_to_know:
         asked = partial(own_fingerprints, serving, llm, embedder, settings.compare)
         parts.append(GetToKnow(store.jobs, store.calibrations, llm, serving, asked, scorer.choice))

@@ -1,16 +1,13 @@
-"""OpenAI's Responses API as a `Format`: its items are turns of a chat, its output messages one answer.
-
-Responses draw one answer per call, so the samples are chats with the same turns.
-"""
+"""Where OpenAI's Responses API differs: its items are turns of a chat, its output messages one answer."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 from service.errors import Unscorable
 from service.ids import new_id
 from service.llm.wire import NONSENSE
-from service.proxy.stream import event_of
+from service.proxy.answer import Answer, event_of, with_uncertainty
 
 LOGPROBS = "message.output_text.logprobs"
 # Members that stand for turns outside `input`. The last two are vLLM's.
@@ -28,20 +25,21 @@ _ABOUT = frozenset(
     | {"top_p", "truncation", "user", "background", "max_tool_calls", "safety_identifier", "prompt_cache_key"}
 )
 _MESSAGE_HEAD = frozenset({"id", "type", "role", "status"})
-_HOLDING_PARTS = frozenset({"response", "output", "item", "part", "content"})
 _ENDS = frozenset({"response.completed", "response.incomplete"})
 _FAILURES = frozenset({"response.failed", "response.cancelled", "error"})
 
 
-class Responses:
-    """Implements `service.proxy.formats.Format` for responses."""
+class ResponseAnswer(Answer):
+    """The text of a response's output messages, read whole or from events.
+
+    Responses draw one answer per call, so the samples are chats with the same turns.
+    """
 
     path = "/responses"
-    ends_at_once = True
     # All keys share the server's account, so a stored response could be read with another key.
-    always: Mapping[str, Any] = MappingProxyType({"store": False})
+    always: ClassVar[Mapping[str, Any]] = MappingProxyType({"store": False})
 
-    def call(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    def chat_of(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the chat with the same turns. Raises Unscorable if no chat has them."""
         try:
             return _chat(body)
@@ -54,24 +52,18 @@ class Responses:
         """Return the body with the log-probabilities among the members that it asks to include."""
         return {**body, "include": [*(body.get("include") or ()), LOGPROBS]}
 
-    def read(self, payload: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a response as a chat, or an event as a chunk of one. Its messages are one text."""
-        return _completion(payload) if "output" in payload else _chunk(payload)
+    def take(self, payload: Mapping[str, Any], size: int = 0) -> bool:
+        """Add a response or an event. The text of the last event counts if no event before had any."""
+        if "output" in payload:
+            return super().take(_completion(payload))
+        is_finished = super().take(_chunk(payload), size)
+        if is_finished:
+            self.is_over = True
+            if "output" in payload["response"] and not self.has_begun:
+                super().take(_completion(payload["response"]))
+        return is_finished
 
-    def without_logprobs(self, payload: dict[str, Any]) -> dict[str, Any]:
-        """Return a response or an event with an empty list for each list of log-probabilities."""
-        quiet: dict[str, Any] = _quiet(payload)
-        return quiet
-
-    def with_uncertainty(self, event: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the event with the score in its response."""
-        return {**event, "response": {**event["response"], "uncertainty": document}}
-
-    def event(self, payload: Mapping[str, Any]) -> bytes:
-        """Return an event with its type."""
-        return f"event: {payload.get('type')}\n".encode() + event_of(payload)
-
-    def abstaining(self, payload: Mapping[str, Any], text: str) -> dict[str, Any]:
+    def withheld(self, payload: Mapping[str, Any], text: str) -> dict[str, Any]:
         """Return the response with `text` in each output message, and no other items."""
         number = len([item for item in _objects(payload.get("output")) if item.get("type") == "message"])
         output = [_message(text) for _ in range(number or 1)]
@@ -82,46 +74,43 @@ class Responses:
         output = [_message(judged)] if judged is not None else _textless_items(payload.get("output"))
         return _about(payload) | {"output": output}
 
-    def stream(self, payload: Mapping[str, Any], document: Mapping[str, Any]) -> bytes:
-        """Return the events of a response."""
+    def streamed(self, payload: Mapping[str, Any], document: Mapping[str, Any]) -> bytes:
+        """Return the events of a response with its score."""
         begun = {**payload, "status": "in_progress", "incomplete_details": None, "output": [], "usage": None}
         sent: list[dict[str, Any]] = [{"type": "response.created", "response": begun}]
         for index, item in enumerate(_objects(payload.get("output"))):
             sent += _events_of_item(index, item)
         end = "response.incomplete" if payload.get("status") == "incomplete" else "response.completed"
-        sent.append(self.with_uncertainty({"type": end, "response": payload}, document))
-        return b"".join(self.event({**event, "sequence_number": i}) for i, event in enumerate(sent))
+        sent.append(with_uncertainty({"type": end, "response": payload}, document))
+        return b"".join(event_of({**event, "sequence_number": i}) for i, event in enumerate(sent))
 
 
 def _events_of_item(index: int, item: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the events of one output item: a message with its parts, a call of a function, or another."""
     at = {"item_id": item.get("id"), "output_index": index}
     begun = {**item, **({"status": "in_progress"} if "status" in item else {})}
     inner = list[dict[str, Any]]()
     if item.get("type") == "message":
         begun["content"] = []
         for place, part in enumerate(_objects(item.get("content"))):
-            of_part = {**at, "content_index": place}
-            name = "refusal" if part.get("type") == "refusal" else "text"
-            text, kind = part.get(name), "refusal" if name == "refusal" else "output_text"
-            logprobs: dict[str, Any] = {} if name == "refusal" else {"logprobs": []}
-            inner += [
-                {"type": "response.content_part.added", **of_part, "part": {**part, name: ""}},
-                {"type": f"response.{kind}.delta", **of_part, **logprobs, "delta": text},
-                {"type": f"response.{kind}.done", **of_part, **logprobs, name: text},
-                {"type": "response.content_part.done", **of_part, "part": part},
-            ]
+            inner += _events_of_part({**at, "content_index": place}, part)
     elif item.get("type") == "function_call":
         begun["arguments"] = ""
         kind, arguments = "response.function_call_arguments", item.get("arguments")
-        inner += [
-            {"type": f"{kind}.delta", **at, "delta": arguments},
-            {"type": f"{kind}.done", **at, "name": item.get("name"), "arguments": arguments},
-        ]
+        done = {"type": f"{kind}.done", **at, "name": item.get("name"), "arguments": arguments}
+        inner = [{"type": f"{kind}.delta", **at, "delta": arguments}, done]
+    begin = {"type": "response.output_item.added", "output_index": index, "item": begun}
+    return [begin, *inner, {"type": "response.output_item.done", "output_index": index, "item": item}]
+
+
+def _events_of_part(at: Mapping[str, Any], part: Mapping[str, Any]) -> list[dict[str, Any]]:
+    is_refusal = part.get("type") == "refusal"
+    name, kind = ("refusal", "refusal") if is_refusal else ("text", "output_text")
+    of_text = {**at} if is_refusal else {**at, "logprobs": []}
     return [
-        {"type": "response.output_item.added", "output_index": index, "item": begun},
-        *inner,
-        {"type": "response.output_item.done", "output_index": index, "item": item},
+        {"type": "response.content_part.added", **at, "part": {**part, name: ""}},
+        {"type": f"response.{kind}.delta", **of_text, "delta": part.get(name)},
+        {"type": f"response.{kind}.done", **of_text, name: part.get(name)},
+        {"type": "response.content_part.done", **at, "part": part},
     ]
 
 
@@ -135,11 +124,14 @@ def _chat(body: Mapping[str, Any]) -> dict[str, Any]:
     if body.get("background"):
         raise Unscorable("not_convertible", "The answer of a call in the background is fetched later.")
     text, reasoning = body.get("text") or {}, body.get("reasoning") or {}
+    choice: Any = body.get("tool_choice")
+    wanted: Any = text.get("format")
+    is_schema = wanted and wanted["type"] not in ("text", "json_object")
     passed = {name: value for name, value in body.items() if name not in _CONVERTED | _ASIDE}
     converted = {
-        "tools": [_tool(tool) for tool in body.get("tools") or ()],
-        "tool_choice": _tool_choice(body.get("tool_choice")),
-        "response_format": _response_format(text.get("format")),
+        "tools": [_nested(tool, "function") for tool in body.get("tools") or ()],
+        "tool_choice": _nested(choice, "function") if isinstance(choice, dict) else choice,
+        "response_format": _nested(wanted, "json_schema") if is_schema else wanted,
         "verbosity": text.get("verbosity"),
         "reasoning_effort": reasoning.get("effort"),
         "max_tokens": body.get("max_output_tokens"),
@@ -212,28 +204,12 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
             raise _not_convertible(kind)
 
 
-def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
-    if tool["type"] != "function":
-        raise _not_convertible(tool["type"])
-    members = {name: value for name, value in tool.items() if name != "type" and value is not None}
-    return {"type": "function", "function": members}
-
-
-def _tool_choice(choice: Any) -> Any:
-    if not isinstance(choice, dict):
-        return choice
-    if choice["type"] != "function":
-        raise _not_convertible(choice["type"])
-    return {"type": "function", "function": {"name": choice["name"]}}
-
-
-def _response_format(wanted: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    if not wanted or wanted["type"] in ("text", "json_object"):
-        return wanted
-    if wanted["type"] != "json_schema":
-        raise _not_convertible(wanted["type"])
-    schema = {name: value for name, value in wanted.items() if name != "type" and value is not None}
-    return {"type": "json_schema", "json_schema": schema}
+def _nested(flat: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """Return a tool, a choice of one or a format as chats have it: its members below its type."""
+    if flat["type"] != kind:
+        raise _not_convertible(flat["type"])
+    members = {name: value for name, value in flat.items() if name != "type" and value is not None}
+    return {"type": kind, kind: members}
 
 
 # Answers
@@ -255,7 +231,7 @@ def _completion(response: Mapping[str, Any]) -> dict[str, Any]:
     }
     tokens = [token for part in texts for token in _objects(part.get("logprobs"))]
     choice = {"message": message, "logprobs": {"content": tokens}, "finish_reason": _finish_reason(response)}
-    return {"model": response.get("model"), "choices": [choice]}
+    return {"id": response.get("id"), "model": response.get("model"), "choices": [choice]}
 
 
 def _chunk(event: Mapping[str, Any]) -> dict[str, Any]:
@@ -269,8 +245,6 @@ def _chunk(event: Mapping[str, Any]) -> dict[str, Any]:
         choice = {"delta": {"content": event.get("delta")}, "logprobs": tokens}
     elif kind in _ENDS and isinstance(response, dict):
         choice = {"delta": {}, "finish_reason": _finish_reason(response)}
-        if "output" in response:
-            [choice["whole"]] = _completion(response)["choices"]
     elif kind.startswith("response.refusal."):
         choice = {"delta": {"refusal": True}}
     elif kind.startswith("response.reasoning"):
@@ -296,19 +270,6 @@ def _finish_reason(response: Mapping[str, Any]) -> str:
 
 def _objects(value: object) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def _quiet(value: Any) -> Any:
-    """Return the value without log-probabilities, or the same object if it has none."""
-    if isinstance(value, list):
-        kept: Any = [_quiet(item) for item in value]
-        return value if all(a is b for a, b in zip(kept, value, strict=True)) else kept
-    if not isinstance(value, dict):
-        return value
-    inner = {name: _quiet(value[name]) for name in _HOLDING_PARTS & value.keys()}
-    if value.get("logprobs"):
-        inner["logprobs"] = []
-    return {**value, **inner} if any(inner[name] is not value[name] for name in inner) else value
 
 
 def _message(text: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 
 from service.llm import forward
 from service.llm.sse import MAX_VALUES
-from service.proxy import chat_score
+from service.proxy import scores
 from tests.support.drop_in import QUESTION, before
 from tests.support.fakes import FakeEmbedder
 from tests.support.openai_server import MODEL, Behaviour, answers, once, raw, status
@@ -222,7 +222,7 @@ async def test_after_the_deadline_the_answer_is_returned_and_the_score_stored() 
 
 
 async def test_background_scores_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chat_score, "MAX_DETACHED", 2)
+    monkeypatch.setattr(scores, "MAX_PENDING", 2)
     go = asyncio.Event()
     async with before(raw(OWN), once(go, answers("Paris"))) as made:
         uncertainties = [(await made.ask("async")).json()["uncertainty"] for _ in range(3)]
@@ -247,12 +247,17 @@ async def test_answer_is_returned_while_the_embedder_is_down() -> None:
     assert response.json()["uncertainty"]["warning"]["code"] == "embedder_unavailable"
 
 
+@pytest.mark.parametrize("before_the_answer", [False, True])
 async def test_answer_is_returned_despite_a_bug_in_scoring(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    before_the_answer: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with before(raw(OWN)) as made:
-        monkeypatch.setattr(made.chat.scorer.scorer, "finish", None)
-        response = await made.ask()
+        scorer = made.chat.service.scorer
+        if before_the_answer:
+            monkeypatch.setattr(scorer.choice, "recommended", None)
+        else:
+            monkeypatch.setattr(scorer, "finish", None)
+        response = await made.ask(eigencal={"num_samples": "auto"})
         await made.at_rest()
     assert response.json()["uncertainty"]["warning"]["code"] == "internal"
     assert "TypeError" in caplog.text and "TypeError" not in response.text

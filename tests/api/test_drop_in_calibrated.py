@@ -9,8 +9,7 @@ import httpx2 as httpx
 import pytest
 
 from service.llm import forward
-from service.proxy.routes import UNREADABLE
-from service.proxy.stream import DONE
+from service.proxy.answer import DONE
 from tests.support import drop_in
 from tests.support.calibrations import Active, calibration
 from tests.support.decisions import selector
@@ -299,10 +298,3 @@ async def test_too_long_answer_is_an_error_if_the_service_abstains(monkeypatch: 
         await made.at_rest()
     assert response.status_code == 502
     assert "longer than" in response.text and "Paris" not in response.text
-
-
-async def test_shared_error_keeps_no_traceback() -> None:
-    async with before(telling(), plain()) as made:
-        for _ in range(2):
-            await made.ask(strange=float("inf"))
-    assert UNREADABLE.__traceback__ is None

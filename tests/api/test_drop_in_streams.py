@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from service.llm import forward
-from service.proxy import stream as scored_stream
+from service.proxy import stream as streams
 from tests.support.drop_in import QUESTION, DropIn, before, events_of
 from tests.support.openai_server import MODEL, Exchange, answers, drop, hang, once, pieces
 
@@ -90,7 +90,7 @@ async def test_sampling_starts_after_the_answer_has_started() -> None:
 async def test_last_chunk_waits_until_the_deadline_with_keepalives(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(scored_stream, "HEARTBEAT_S", 0.02)
+    monkeypatch.setattr(streams, "HEARTBEAT_S", 0.02)
     go = asyncio.Event()
     async with before(pieces(WHOLE), once(go, answers("Paris")), chat_deadline_s=0.2) as made:
         content = (await stream(made)).content
@@ -98,6 +98,20 @@ async def test_last_chunk_waits_until_the_deadline_with_keepalives(
         assert carried["status"] == "pending" and b"\n: " in content
         go.set()
         assert (await made.scored(carried["id"]))["num_samples"] == 5
+
+
+async def test_words_of_another_choice_do_not_wait_for_the_score() -> None:
+    go, content = asyncio.Event(), b""
+    other = event({"content": "Lyon"}, index=1) + event({}, "stop", index=1)
+    async with before(pieces(BEGIN, TEXT, FINISH, other, DONE), once(go, answers("Paris"))) as made:
+        body = QUESTION | {"stream": True, "n": 2}
+        response_ = made.http.stream("POST", "/v1/chat/completions", json=body)
+        async with asyncio.timeout(60), response_ as response:
+            async for part in response.aiter_bytes():
+                content += part
+                if b"Lyon" in content:
+                    go.set()  # the samples arrive only after the caller has the second answer
+    assert check_carried(content)["status"] == "scored"
 
 
 async def test_stream_without_a_finishing_chunk_is_scored_for_later() -> None:

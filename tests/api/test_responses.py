@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.errors import Unscorable
-from service.proxy.chat_score import judged_choice, wire_prompt
-from service.proxy.responses import Responses
-from service.proxy.stream import StreamedAnswer
+from service.proxy.answer import without_logprobs
+from service.proxy.call import prompt_of
+from service.proxy.responses import ResponseAnswer
 from tests.api.test_drop_in_calibrated import POLICY, plain
 from tests.support.calibrations import Active
 from tests.support.drop_in import DropIn, drop_in, events_of
@@ -305,7 +305,7 @@ NAMES = ["input", "instructions", "tools", "tool_choice", "text", "reasoning", "
 @given(st.dictionaries(st.sampled_from(NAMES), values))
 def test_any_call_is_converted_or_unscorable(body: dict[str, Any]) -> None:
     try:
-        made = wire_prompt(Responses().call({"input": "?"} | body))
+        made = prompt_of(ResponseAnswer().chat_of({"input": "?"} | body))
     except Unscorable as reason:
         assert reason.code in ("unreadable_request", "not_convertible")
     else:
@@ -324,12 +324,11 @@ payloads = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(MEMBERS), payloads), st.none() | st.sampled_from(EVENT_TYPES))
 def test_any_response_and_event_can_be_read_and_stripped(payload: dict[str, Any], kind: str | None) -> None:
-    api, payload = Responses(), payload if kind is None else {**payload, "type": kind}
-    StreamedAnswer().take(api.read(payload))
-    judged_choice(api.read(payload))
-    for stripped in (api.let_through(payload, None), api.abstaining(payload, "")):
-        assert api.without_logprobs(stripped)
-        assert api.stream(stripped, {})
+    answer, payload = ResponseAnswer(), payload if kind is None else {**payload, "type": kind}
+    answer.take(payload)
+    for stripped in (answer.let_through(payload, None), answer.withheld(payload, "")):
+        assert without_logprobs(stripped)
+        assert answer.streamed(stripped, {})
 
 
 # Streams
@@ -482,7 +481,7 @@ WHOLE = [
 
 @pytest.mark.parametrize("own", WHOLE, ids=["completed", "incomplete"])
 def test_stream_of_a_whole_response_has_the_events_of_openai(own: dict[str, Any]) -> None:
-    made = events_of(Responses().stream(own, {"id": "scr_1"}))
+    made = events_of(ResponseAnswer().streamed(own, {"id": "scr_1"}))
     expected = events(*own["output"], end=own["status"], **own)
     assert {event["type"] for event in expected} <= {event["type"] for event in made}
     assert [event["sequence_number"] for event in made] == list(range(len(made)))

@@ -41,7 +41,9 @@ def test_options_reach_the_service(here: Here) -> None:
     body = here("score", "question 4", "--json", *options).json
     assert body["num_samples"] == 3
     assert body["candidate"]["probability"] is not None
-    assert (body["decision"]["target_error"], body["decision"]["confidence"]) == (0.1, 0.8)
+    for option, field in (("--target-error", "target_error"), ("--confidence", "confidence")):
+        refused = here("score", "question 4", option, "2")
+        assert refused.code == 6 and field in refused.err
 
 
 def test_candidate_is_judged_without_samples(here: Here, llm: OpenAIServer) -> None:

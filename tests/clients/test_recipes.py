@@ -64,9 +64,9 @@ def test_a_recipe_prints_the_answer_and_its_uncertainty(name: str, ours: str, tm
         assert said in done.stdout
 
 
-def test_without_a_calibration_a_decision_is_to_abstain(ours: str, tmp_path: Path) -> None:
+def test_without_a_calibration_a_caller_who_abstains_gets_no_answer(ours: str, tmp_path: Path) -> None:
     done = outcome(script("decide.py", ours, tmp_path))
-    assert done.stdout == "I am not sure enough to answer this.\ndecision abstain\n", done.stderr
+    assert done.stdout == "I am not sure enough to answer this.\ndecision None\n", done.stderr
 
 
 def asked_by_litellm(proxy: str, model: str) -> Any:
@@ -89,7 +89,7 @@ def test_litellms_proxy_before_us_abstains(proxy: str) -> None:
     answer = asked_by_litellm(proxy, "sure-or-silent")
     assert answer["choices"][0]["message"]["content"] == "I am not sure enough to answer this."
     assert answer["uncertainty"]["withheld"] == DRAWN[0]
-    assert answer["uncertainty"]["decision"]["target_error"] == 0.1
+    assert answer["uncertainty"]["decision"] is None  # without a calibration
 
 
 FIGURES = {"eigencal.lambda_max", "eigencal.entropy"}  # without a calibration there is no P(correct)

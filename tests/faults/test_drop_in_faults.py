@@ -46,8 +46,8 @@ async def test_disconnects_leave_no_work_behind(mode: str, own: str) -> None:
             writer.close()
         left_alone = mode == "async" and own == "has ended"
         if left_alone:  # these answers were sent completely, so their scores must follow
-            assert made.chat.scorer.tasks
-            await made.chat.scorer.stop()
+            assert made.chat.scores.tasks
+            await made.chat.scores.stop()
         await made.at_rest()
         assert made.app.state.scoring.scorer._live.under_way == 0
         assert (await made.http.get("/healthz")).status_code == 200

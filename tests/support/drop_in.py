@@ -15,7 +15,7 @@ from service.app import create_app, serving_of
 from service.calibration.calibration import Calibration, service_fingerprint
 from service.llm.client import LLM
 from service.llm.prompt import Message
-from service.proxy.routes import Chat
+from service.proxy.chat import Chat
 from service.scoring.telemetry import OtelEvents
 from service.settings import Settings
 from tests.support.calibrations import Active
@@ -54,7 +54,7 @@ class DropIn:
     async def at_rest(self) -> None:
         """Wait until no request is in progress, here and at the LLM server."""
         async with asyncio.timeout(60):
-            while self.chat.scorer.tasks or self.server.active:
+            while self.chat.scores.tasks or self.server.active:
                 await asyncio.sleep(0.01)
 
     async def scored(self, score_id: str, status: str = "scored") -> dict[str, Any]:

@@ -29,7 +29,7 @@ from service.jobs.store import SqlJobs
 from service.llm.client import LLM
 from service.llm.prompt import PromptShape
 from service.llm.queue import CallQueue
-from service.proxy.routes import Chat
+from service.proxy.chat import Chat
 from service.scoring.claims import ClaimScorer
 from service.scoring.score import Serving
 from service.scoring.score_cache import ScoreCache, ScoreStore

@@ -6,13 +6,10 @@ from collections.abc import AsyncIterator
 from itertools import pairwise
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from service.llm.sse import Event, events
-from service.proxy.completions import Completions
-from service.proxy.stream import StreamedAnswer, divided
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), max_size=12)
 data_lines = texts.map(lambda text: f"data: {json.dumps({'t': text}, ensure_ascii=False)}")
@@ -40,43 +37,3 @@ def test_any_split_gives_the_same_events_and_bytes(stream: Any, data: Any, rest:
     raws = [event.raw for event in read(*(whole[a:b] for a, b in pairwise([0, *cuts, len(whole)])))]
     assert raws == [event.raw for event in read(whole)]
     assert len(raws) == len(lines) + bool(rest) and b"".join(raws) == whole
-
-
-@pytest.mark.parametrize("raw", [b"data:  %b\n\n", b"data: %b", b"data:%b\r\r", b"data: %b\n"])
-def test_log_probabilities_are_found_in_an_odd_stream(raw: bytes) -> None:
-    chunk = {"choices": [{"index": 0, "delta": {"content": "a"}, "logprobs": {"content": [{"logprob": -1}]}}]}
-    [event] = read(raw % json.dumps(chunk).encode())
-    result = event.chunk()
-    assert result is not None and Completions().without_logprobs(result)["choices"][0]["logprobs"] is None
-
-
-def test_logprobs_are_removed_from_all_choices() -> None:
-    choices = [{"index": index, "delta": {}, "logprobs": {"content": [{}]}} for index in range(2)]
-    quiet = Completions().without_logprobs({"choices": choices})["choices"]
-    assert [choice["logprobs"] for choice in quiet] == [None, None]
-
-
-names = ["choices", "index", "delta", "content", "finish_reason", "text", "logprobs", "model", "error"]
-nonsense = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(names), inner, max_size=4),
-    max_leaves=12,
-)
-
-
-@given(st.lists(st.dictionaries(st.sampled_from(["choices", "model", "error"]), nonsense), max_size=4))
-def test_any_chunk_can_be_read(chunks: list[dict[str, Any]]) -> None:
-    answer = StreamedAnswer()
-    for chunk in chunks:
-        if answer.take(chunk):
-            divided(chunk)
-
-
-def test_text_on_the_finishing_chunk_is_not_delayed() -> None:
-    content = {"delta": {"role": "assistant", "content": "Paris"}, "logprobs": {}}
-    empty = {"delta": {}, "logprobs": None}
-    chunk = {"choices": [3, {"index": 0, **content, "finish_reason": "stop"}], "usage": {"total_tokens": 2}}
-    assert divided(chunk) == (
-        {"choices": [3, {"index": 0, **content, "finish_reason": None}]},
-        {"choices": [{"index": 0, **empty, "finish_reason": "stop"}], "usage": {"total_tokens": 2}},
-    )

@@ -8,10 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.errors import Unscorable
-from service.llm.sse import parse_object
-from service.proxy.chat_score import judged_choice, require_text, wire_prompt
-from service.proxy.routes import is_sendable
-from service.proxy.stream import StreamedAnswer
+from service.proxy.answer import Answer
+from service.proxy.call import prompt_of
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -20,19 +18,11 @@ values = st.recursive(
 )
 
 
-@pytest.mark.parametrize(
-    "sent", [b"", b"[]", b"7", b'{"a": NaN}', b'{"a": 1e999}', b'{"a": "\\ud800"}', b"{"]
-)
-def test_bodies_that_cannot_be_sent_again_are_not_read(sent: bytes) -> None:
-    payload = parse_object(sent)
-    assert payload is None or not is_sendable(payload)
-
-
 @given(values, st.sampled_from(["messages", "prompt", "tools"]))
 def test_any_body_is_sampled_or_refused(value: Any, name: str) -> None:
     body = {"messages": [{"role": "user", "content": value}]} | {name: value}
     try:
-        made = wire_prompt(body)
+        made = prompt_of(body)
     except Unscorable as reason:
         assert reason.code == "unreadable_request"
     else:
@@ -41,13 +31,19 @@ def test_any_body_is_sampled_or_refused(value: Any, name: str) -> None:
 
 @given(st.dictionaries(st.sampled_from(["choices", "model"]), values))
 def test_any_answer_can_be_read(payload: dict[str, Any]) -> None:
-    own = StreamedAnswer()
-    own.take(payload)
-    for choice in (own.choice, judged_choice(payload)):
-        try:
-            require_text(choice)
-        except Unscorable as reason:
-            assert reason.code
+    answer = Answer()
+    answer.take(payload)
+    try:
+        answer.candidate()
+    except Unscorable as reason:
+        assert reason.code
+
+
+def test_only_one_choice_is_judged_if_all_have_the_same_index() -> None:
+    choices = [{"index": 0, "message": {"content": text}} for text in ("Paris", "Lyon")]
+    answer = Answer()
+    answer.take({"choices": choices})
+    assert answer.text == "Paris"
 
 
 @pytest.mark.parametrize(
@@ -61,4 +57,4 @@ def test_any_answer_can_be_read(payload: dict[str, Any]) -> None:
     ],
 )
 def test_turns_with_other_content_are_named_by_type(content: Any, marks: dict[str, Any]) -> None:
-    assert wire_prompt({"messages": [{"role": "user", "content": content}]}).marks == marks
+    assert prompt_of({"messages": [{"role": "user", "content": content}]}).marks == marks
