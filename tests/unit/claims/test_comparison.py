@@ -82,11 +82,14 @@ def test_the_most_important_texts_are_compared() -> None:
 
 async def test_a_long_comparison_leaves_turns_to_another() -> None:
     llm = ComparingLLM(never)
+    llm.until = asyncio.Event()
     comparer = Comparer(Asker(llm, at_once=2))
     long = asyncio.ensure_future(comparer.compare(QUESTION, [f"t{i}" for i in range(30)], most=30))
-    while not llm.compared:
-        await asyncio.sleep(0)
-    await comparer.compare(QUESTION, ["a1", "b2"])
+    await asyncio.sleep(0.2)  # texts are read in a thread
+    short = asyncio.ensure_future(comparer.compare(QUESTION, ["a1", "b2"]))
+    await asyncio.sleep(0.2)
+    llm.until.set()
+    await short
     assert not long.done()
     await long
 
