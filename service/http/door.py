@@ -97,7 +97,7 @@ class Door:
             request_id = f"req_{secrets.token_hex(8)}"
         scope["eigencal.request_id"] = request_id
         scope["eigencal.arrived"] = arrived = time.perf_counter()
-        kind = KINDS.get(scope["path"]) if scope["method"] == "POST" else None
+        kind = KINDS.get(_path(scope)) if scope["method"] == "POST" else None
         has_started = False
 
         async def send_with_headers(message: Message) -> None:
@@ -147,7 +147,7 @@ class Door:
         OWNER.set(request.state.caller if needed == "score" else "")
         if kind is not None:
             self._refuse_if_full(kind)
-        if scope["path"] != UPLOAD_PATH:
+        if _path(scope) != UPLOAD_PATH:
             receive = await _with_body(request, is_forwarded=first == FORWARDED)
         app = self._cancelling_app if needed == "score" else self._app
         if kind is None:
@@ -199,13 +199,20 @@ async def _with_body(request: Request, *, is_forwarded: bool) -> Receive:
     return receive
 
 
+def _path(scope: Scope) -> str:
+    """Return the path as routes are matched: below the root path, and without a line feed at the end."""
+    path: str = scope["path"]
+    below = path.removeprefix(scope.get("root_path", ""))
+    return (below if below[:1] in ("", "/") else path).removesuffix("\n")
+
+
 def _first_part(scope: Scope) -> str:
     """Return the first part of the path, such as "score" for /score/batch."""
-    path: str = scope["path"]
+    path = _path(scope)
     return path.split("/", 2)[1] if path.startswith("/") else ""
 
 
 def _where(scope: Scope) -> str:
     """Return method and route for the log. If the door refused the request, the known part of its path."""
-    known = scope["path"] if scope["path"] in KINDS else f"/{_first_part(scope)}"
+    known = _path(scope) if _path(scope) in KINDS else f"/{_first_part(scope)}"
     return where_of(scope, known) if has_route(scope) else where_of(scope)

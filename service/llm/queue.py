@@ -1,8 +1,9 @@
 """The queue of calls to an LLM server: it bounds running and waiting calls, and refuses the rest.
 
-Calls wait in the order of their arrival plus the lateness that their priority allows: calls of jobs let live
-calls pass, but not for ever. Samples that only score a chat answer are refused while an answer waits, so they
-are the first to be dropped under load. Jobs are few (see `JOBS_SHARE` in `app`) and never refused.
+Calls wait in the order of their arrival plus a lateness: calls of jobs let live calls pass, and a key with
+many calls lets other keys pass, but not for ever. Samples that only score a chat answer are refused while an
+answer waits, so they are the first to be dropped under load. Jobs are few (see `JOBS_SHARE` in `app`) and
+never refused.
 """
 
 import itertools
@@ -13,9 +14,10 @@ from heapq import heapify, heappop, heappush
 
 from service.errors import DeadlineExceeded, Overloaded
 from service.llm.prompt import Priority
-from service.sharing import Places
+from service.sharing import OWNER, Places
 
 LATE_S = {Priority.LIVE: 0.0, Priority.BESIDE: 0.0, Priority.JOB: 30.0}
+EACH_S = 1.0  # a call counts as this much later for each call of its key that waits already
 NO_ROOM_BESIDE = "Other answers wait for the LLM, so none are drawn to score this one."
 
 
@@ -30,7 +32,7 @@ class CallQueue:
         self.max_waiting = max_waiting
         self._admitted = {priority: Places(slots + max_waiting) for priority in Priority}
         self._numbers = itertools.count()
-        self._heap: list[tuple[float, int, Priority, Future[None]]] = []
+        self._heap: list[tuple[float, int, Priority, str, Future[None]]] = []
 
     @property
     def num_running(self) -> int:
@@ -74,7 +76,7 @@ class CallQueue:
             yield held
 
     def _waiting(self, priority: Priority) -> int:
-        return sum(of == priority and not turn.done() for _, _, of, turn in self._heap)
+        return sum(of == priority and not turn.done() for _, _, of, _, turn in self._heap)
 
     async def _turn(self, priority: Priority, ends: float) -> None:
         self._heap = [item for item in self._heap if not item[-1].done()]
@@ -82,12 +84,15 @@ class CallQueue:
         if priority == Priority.BESIDE and self._waiting(Priority.LIVE):
             raise Overloaded(NO_ROOM_BESIDE)
         if priority == Priority.LIVE:
-            for _, _, of, other in self._heap:
+            for _, _, of, _, other in self._heap:
                 if of == Priority.BESIDE:
                     other.set_exception(Overloaded(NO_ROOM_BESIDE))
-        loop = get_running_loop()
+        loop, owner = get_running_loop(), OWNER.get()
         turn: Future[None] = loop.create_future()
-        heappush(self._heap, (loop.time() + LATE_S[priority], next(self._numbers), priority, turn))
+        now, of_owner = loop.time(), sum(other == owner for *_, other, _ in self._heap)
+        # At the latest halfway to its end, so that a late call still runs.
+        due = min(now + LATE_S[priority] + EACH_S * of_owner, (now + ends) / 2)
+        heappush(self._heap, (due, next(self._numbers), priority, owner, turn))
         try:
             async with timeout_at(ends):
                 await turn

@@ -75,15 +75,15 @@ def with_uncertainty(payload: Mapping[str, Any], document: Mapping[str, Any]) ->
 
     In a chunk, the score is at the top level and in the first delta; in an event, it is in the response.
     """
-    if "choices" not in payload:
+    if "choices" not in payload and isinstance(payload.get("response"), dict):
         return {**payload, "response": {**payload["response"], "uncertainty": document}}
     choices = [
         {**choice, "delta": {**choice["delta"], "uncertainty": document}}
         if is_first(choice) and isinstance(choice.get("delta"), dict)
         else choice
-        for choice in payload["choices"]
+        for choice in choices_of(payload)
     ]
-    return {**payload, "choices": choices, "uncertainty": document}
+    return {**payload, **({"choices": choices} if choices else {}), "uncertainty": document}
 
 
 class Answer:

@@ -145,9 +145,12 @@ class Chat:
         permit.close()  # the samples may need it
         if is_scored:
             return await self._judged(call, reply, content, hides=hides)
-        if self.abstain:
+        headers = dict(reply.headers)
+        if self.abstain and content:
             content = _error_alone(content, reply.status)
-        return Response(content, reply.status, reply.headers)
+            headers["content-type"] = "application/json"
+            headers.pop("content-encoding", None)  # the new body is not compressed
+        return Response(content, reply.status, headers)
 
     async def _stream(
         self, call: Call, reply: Reply, permit: ExitStack, *, hides: bool
@@ -169,7 +172,8 @@ class Chat:
             yield kept if isinstance(kept, bytes) else event_of(with_uncertainty(kept, document))
         with suppress(EigencalError):  # the answer is complete
             async for event in received:
-                yield event.raw
+                chunk = event.chunk() if hides else None
+                yield event.raw if chunk is None else event_of(without_logprobs(chunk))
 
     async def _judged(self, call: Call, reply: Reply, content: bytes, *, hides: bool) -> Response:
         """Return a whole answer with its score, or the answer that replaces it."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 from service.errors import EigencalError
@@ -52,15 +52,20 @@ async def forwarded(
             choices = choices_of(chunk or {})
             first = [choice for choice in choices if is_first(choice)]
             goes_on = any(map(_has_words, first))
+            others_go_on = any(_has_words(choice) for choice in choices if not is_first(choice))
             if tail and event.data and not goes_on and (first or not choices):
-                tail.append(raw)
+                if others_go_on:
+                    yield event_of(_others(sent))
+                tail.append(event_of(_end(sent)) if others_go_on else raw)
+                # The usage follows all choices. Not all servers send [DONE] after it.
+                answer.is_over = answer.is_over or (chunk is not None and not choices)
             else:
                 while tail and goes_on:
                     kept = tail.pop(0)
                     yield kept if isinstance(kept, bytes) else event_of(kept)
                 if chunk is None or not answer.take(chunk, len(event.raw)):
                     yield raw
-                elif goes_on:
+                elif goes_on or others_go_on:
                     yield event_of(_words(sent))
                     tail.append(_end(sent))
                 else:
@@ -84,8 +89,8 @@ async def with_heartbeats(work: asyncio.Future[Any], wait_s: float) -> AsyncGene
         yield b": the score is being made\n\n"
 
 
-def _has_words(choice: Mapping[str, Any]) -> bool:
-    delta = choice.get("delta")
+def _has_words(choice: Any) -> bool:
+    delta = choice.get("delta") if isinstance(choice, dict) else None
     return isinstance(delta, dict) and any(value for name, value in delta.items() if name != "role")
 
 
@@ -95,6 +100,12 @@ def _words(chunk: Chunk) -> Chunk:
         choice | {name: None for name in _END_FIELDS if name in choice} if is_first(choice) else choice
         for choice in chunk["choices"]
     ]
+    return {name: value for name, value in chunk.items() if name != "usage"} | {"choices": choices}
+
+
+def _others(chunk: Chunk) -> Chunk:
+    """Return the chunk without the first choice and the usage."""
+    choices = [choice for choice in chunk["choices"] if not is_first(choice)]
     return {name: value for name, value in chunk.items() if name != "usage"} | {"choices": choices}
 
 

@@ -114,6 +114,48 @@ async def test_words_of_another_choice_do_not_wait_for_the_score() -> None:
     assert check_carried(content)["status"] == "scored"
 
 
+async def test_words_of_another_choice_keep_their_order() -> None:
+    """One chunk ends the first choice and has words of the second; so has a later one."""
+
+    def both(first: dict[str, Any], second: str, reason: str | None = None) -> bytes:
+        choices = [
+            {"index": 0, "delta": first, "finish_reason": reason},
+            {"index": 1, "delta": {"content": second}, "finish_reason": None},
+        ]
+        return b"data: %b\n\n" % json.dumps({"model": MODEL, "choices": choices}).encode()
+
+    sent = (both({"content": "A"}, "one "), both({}, "two ", "stop"), both({}, "three "))
+    last = event({"content": "four"}, index=1) + event({}, "stop", index=1)
+    async with before(pieces(*sent, last, DONE), answers("A")) as made:
+        response = await made.ask(stream=True, n=2)
+    words = {0: "", 1: ""}
+    for chunk in events_of(response.content):
+        for choice in chunk["choices"]:
+            words[choice["index"]] += choice["delta"].get("content") or ""
+    assert words == {0: "A", 1: "one two three four"}
+    [carrier] = [chunk for chunk in events_of(response.content) if "uncertainty" in chunk]
+    assert carrier["uncertainty"]["status"] == "scored"
+
+
+async def test_a_server_that_does_not_end_its_stream_does_not_delay_the_score() -> None:
+    seen = asyncio.Event()
+
+    async def waiting(exchange: Exchange) -> None:
+        await seen.wait()
+        exchange.writer.write(b"0\r\n\r\n")
+
+    content = b""
+    async with before(pieces(BEGIN, TEXT, FINISH, USAGE, then=waiting), answers("Paris")) as made:
+        body = QUESTION | {"stream": True}
+        response_ = made.http.stream("POST", "/v1/chat/completions", json=body)
+        async with asyncio.timeout(60), response_ as response:
+            async for part in response.aiter_bytes():
+                content += part
+                if b'"usage"' in content:
+                    seen.set()
+    assert check_carried(content)["status"] == "scored"
+
+
 async def test_stream_without_a_finishing_chunk_is_scored_for_later() -> None:
     async with before(pieces(BEGIN, TEXT, DONE)) as made:
         response = await stream(made)

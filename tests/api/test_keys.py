@@ -216,3 +216,20 @@ async def test_a_route_that_nobody_listed_needs_an_admin_key(tmp_path: Path) -> 
         without = await http.get("/new/thing")
         with_key = await http.get("/new/thing", headers=bearer("a-long-admin-key"))
     assert (without.status_code, with_key.text) == (401, '"shown"')
+
+
+@pytest.mark.parametrize("root", ["/docs", "/console", "/health", "/score"])
+async def test_a_root_path_opens_no_route(tmp_path: Path, root: str) -> None:
+    settings = Settings(data_dir=tmp_path, admin_key="a-long-admin-key", score_key="a-long-score-key")
+    app = create_app(settings, llm=FakeLLM(), embedder=FakeEmbedder())
+    async with in_process(app, root_path=root) as http:
+        found = [(await http.get(f"{root}{path}")).status_code for path in ("/keys", "/metrics", "/healthz")]
+        scored = await http.post(f"{root}/score", json=PROMPT, headers=bearer("a-long-score-key"))
+    assert (found, scored.status_code) == ([401, 401, 200], 200)
+
+
+async def test_a_line_feed_at_the_end_of_a_path_passes_no_limit(client: Client) -> None:
+    async with client() as http:
+        assert (await http.post("/score%0A", json=PROMPT)).status_code == 200
+        counted = (await http.get("/metrics")).text
+    assert 'eigencal_responses_total{kind="score",status="200"} 1.0' in counted

@@ -10,6 +10,7 @@ from schemathesis.schemas import BaseSchema
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from service.app import create_app, serving_of
+from service.llm.client import LLM
 from service.llm.samples import is_blank
 from service.llm.sse import parse_object
 from service.settings import Settings
@@ -77,7 +78,7 @@ def contract(request: pytest.FixtureRequest) -> Iterator[BaseSchema]:
 
     asyncio.run(decide())
     with serving_in_thread(OpenAIServer(default=answer)) as server:
-        asked = asked.model_copy(update={"llm_url": server.url})
+        llm.server = LLM(server.url, model="m")
         app = create_app(asked, llm=llm, embedder=embedder, store=store)
         yield schemathesis.openapi.from_asgi("/openapi.json", app, config=config)
 

@@ -155,3 +155,34 @@ async def test_samples_for_a_chat_yield_to_answers() -> None:
     await beside.end()
     await job.end()
     assert queue.free == 1
+
+
+async def test_a_job_runs_before_its_deadline_although_live_calls_keep_coming() -> None:
+    queue = CallQueue(1, 9)
+    running, job = await waiting(queue), await waiting(queue, Priority.JOB, left_s=0.4)
+    OWNER.set("another")
+    for _ in range(40):
+        following = await waiting(queue)
+        await asyncio.sleep(0.01)
+        await running.end()
+        await asyncio.sleep(0.01)
+        running = following
+        if job.task.done():
+            break
+    await job.end()
+    await running.end()
+
+
+async def test_a_key_with_many_calls_lets_another_key_pass() -> None:
+    queue = CallQueue(1, 99)
+    running = await waiting(queue)
+    OWNER.set("a")
+    many = [await waiting(queue) for _ in range(40)]
+    OWNER.set("b")
+    other = await waiting(queue)
+    await running.end()
+    await many[0].end()
+    await other.end()
+    assert not any(call.task.done() for call in many[2:])
+    for call in many[1:]:
+        await call.end()
