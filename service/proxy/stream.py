@@ -57,8 +57,9 @@ async def forwarded(
                 if others_go_on:
                     yield event_of(_others(sent))
                 tail.append(event_of(_end(sent)) if others_go_on else raw)
-                # The usage follows all choices. Not all servers send [DONE] after it.
-                answer.is_over = answer.is_over or (chunk is not None and not choices)
+                # The usage alone follows all choices. Not all servers send [DONE] after it.
+                is_usage = chunk is not None and not choices and bool(chunk.get("usage"))
+                answer.is_over = answer.is_over or is_usage
             else:
                 while tail and goes_on:
                     kept = tail.pop(0)
