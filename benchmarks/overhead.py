@@ -52,8 +52,8 @@ async def compare(
                 }
             answer = (await http.post(f"{url}{path}", json=body)).raise_for_status().json()
             score = answer["uncertainty"] if chats else answer
-            if score["evidence"] is None:
-                raise RuntimeError("the server returned no log-probabilities")
+            if score.get("evidence") is None:
+                raise RuntimeError("the score failed, or the server returned no log-probabilities")
             tokens[name].append((score["usage"]["prompt_tokens"], score["usage"]["completion_tokens"]))
 
         calls = {BARE: lambda i: direct(i, {}), LOGPROBS: lambda i: direct(i, WITH_LOGPROBS)}

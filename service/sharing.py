@@ -20,7 +20,7 @@ from service.errors import Overloaded
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# The key of the current request, as `owner_of` returns it; "" for callers without keys and for jobs.
+# The key of the current request, as `Keys.admit` returns it; "" for callers without keys and for jobs.
 OWNER = ContextVar("owner", default="")
 
 # A key may hold up to this multiple of the free places: a single busy key gets four fifths of the places,

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 router = APIRouter(tags=["health"])
 CHECK_TIMEOUT_S = 5.0
-# If several parts fail at once, the error is that of the first one: the later parts wait for the earlier.
+# If several parts fail at once, the error names the first one, because each part waits for those before it.
 ERRORS: dict[str, type[EigencalError]] = {
     "store": StoreUnavailable,
     "embedder": EmbedderUnavailable,

@@ -1,4 +1,4 @@
-"""Requests whose caller leaves: their work is cancelled, and what they hold is released."""
+"""Cancel the work for callers who have left, and release what it holds."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping

@@ -132,7 +132,7 @@ class Door:
             TRACEPARENT.reset(trace)
 
     async def _serve(self, request: Request, kind: Kind | None, send: Send) -> None:
-        """Check a request and pass it to its route. Raises its own errors and those of the route."""
+        """Check a request and pass it to its route. Raises the errors of the check and of the route."""
         scope, receive, headers = request.scope, request.receive, request.headers
         if "transfer-encoding" in headers and ("content-length" in headers or scope["http_version"] == "1.0"):
             raise AmbiguousLength(TWO_LENGTHS)

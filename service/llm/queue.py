@@ -1,8 +1,8 @@
 """The queue of calls to an LLM server: it bounds running and waiting calls, and refuses the rest.
 
-Calls wait in the order of their arrival plus a lateness: calls of jobs let live calls pass, and a key with
-many calls lets other keys pass, but not for ever. Samples that only score a chat answer are refused while an
-answer waits, so they are the first to be dropped under load. Jobs are few (see `JOBS_SHARE` in `app`) and
+Calls wait in the order of their arrival, and keys take turns. Calls of jobs count as if they had arrived
+later, so they let live calls pass, but not for ever. Samples that only score a chat answer are refused while
+an answer waits, so they are the first to be dropped under load. Jobs are few (see `JOBS_SHARE` in `app`) and
 never refused.
 """
 
@@ -10,14 +10,12 @@ import itertools
 from asyncio import Future, get_running_loop, timeout_at
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from heapq import heapify, heappop, heappush
 
 from service.errors import DeadlineExceeded, Overloaded
 from service.llm.prompt import Priority
 from service.sharing import OWNER, Places
 
 LATE_S = {Priority.LIVE: 0.0, Priority.BESIDE: 0.0, Priority.JOB: 30.0}
-EACH_S = 1.0  # a call counts as this much later for each call of its key that waits already
 NO_ROOM_BESIDE = "Other answers wait for the LLM, so none are drawn to score this one."
 
 
@@ -32,7 +30,9 @@ class CallQueue:
         self.max_waiting = max_waiting
         self._admitted = {priority: Places(slots + max_waiting) for priority in Priority}
         self._numbers = itertools.count()
-        self._heap: list[tuple[float, int, Priority, str, Future[None]]] = []
+        # The calls that wait: when each is due, the number of its arrival, its priority, key and future.
+        self._line: list[tuple[float, int, Priority, str, Future[None]]] = []
+        self._served: dict[str, int] = {}  # when each key had its last turn, as a number of `_numbers`
 
     @property
     def num_running(self) -> int:
@@ -41,7 +41,7 @@ class CallQueue:
 
     @property
     def num_waiting(self) -> int:
-        """Return the number of calls that wait for a permit, including those of jobs."""
+        """Return the number of calls waiting for a permit, including the calls of jobs."""
         return sum(map(self._waiting, Priority))
 
     @contextmanager
@@ -76,23 +76,21 @@ class CallQueue:
             yield held
 
     def _waiting(self, priority: Priority) -> int:
-        return sum(of == priority and not turn.done() for _, _, of, _, turn in self._heap)
+        return sum(of == priority and not turn.done() for _, _, of, _, turn in self._line)
 
     async def _turn(self, priority: Priority, ends: float) -> None:
-        self._heap = [item for item in self._heap if not item[-1].done()]
-        heapify(self._heap)
+        self._line = [call for call in self._line if not call[-1].done()]
         if priority == Priority.BESIDE and self._waiting(Priority.LIVE):
             raise Overloaded(NO_ROOM_BESIDE)
         if priority == Priority.LIVE:
-            for _, _, of, _, other in self._heap:
+            for _, _, of, _, other in self._line:
                 if of == Priority.BESIDE:
                     other.set_exception(Overloaded(NO_ROOM_BESIDE))
-        loop, owner = get_running_loop(), OWNER.get()
+        loop = get_running_loop()
         turn: Future[None] = loop.create_future()
-        now, of_owner = loop.time(), sum(other == owner for *_, other, _ in self._heap)
-        # At the latest halfway to its end, so that a late call still runs.
-        due = min(now + LATE_S[priority] + EACH_S * of_owner, (now + ends) / 2)
-        heappush(self._heap, (due, next(self._numbers), priority, owner, turn))
+        # Due halfway to its end at the latest, so that a call of a job still runs.
+        due = min(loop.time() + LATE_S[priority], (loop.time() + ends) / 2)
+        self._line.append((due, next(self._numbers), priority, OWNER.get(), turn))
         try:
             async with timeout_at(ends):
                 await turn
@@ -106,9 +104,13 @@ class CallQueue:
             raise
 
     def _pass_on(self) -> None:
-        while self._heap:
-            *_, turn = heappop(self._heap)
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self.free += 1
+        self._line = [call for call in self._line if not call[-1].done()]
+        if not self._line:
+            self._served.clear()
+            self.free += 1
+            return
+        _, _, priority, _, _ = min(self._line)
+        of_priority = [call for call in self._line if call[2] == priority]
+        _, _, _, owner, turn = min(of_priority, key=lambda call: (self._served.get(call[3], -1), call))
+        self._served[owner] = next(self._numbers)
+        turn.set_result(None)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.calibration.calibration import Selector, answer_features
+from service.claims.refusals import is_unanswered
 from service.scoring.choice import ServedCalibration
 from service.scoring.observation import Observation
 from service.scoring.score import Candidate, Decision, Mode, Target
@@ -150,7 +151,7 @@ def _refusing(seen: Observation, refused: NDArray[np.bool_]) -> str:
     """Return the reason to abstain because of refusals, or "". refused: (m,), of each answer."""
     if seen.judged in seen.refusals:
         return IS_REFUSAL
-    if 2 * refused.sum() > refused.size:
+    if is_unanswered(False, refused):
         return f"{refused.sum()} of {refused.size} answers drawn do not answer the question."
     return ""
 

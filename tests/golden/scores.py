@@ -58,7 +58,7 @@ Item = dict[str, Any]
 
 
 class Words(FakeEmbedder):
-    """A text's vector is the sum of those of its words, so that texts with common words are alike."""
+    """The vector of a text is the sum of its words' vectors, so texts with common words are similar."""
 
     def _vector(self, text: str) -> NDArray[np.float32]:
         words = [super(Words, self)._vector(word) for word in text.split()]

@@ -20,7 +20,7 @@ async def test_scores_are_what_they_were(shared_data: Path, world: World) -> Non
 
 
 def approximately(value: Any) -> Any:
-    """Return JSON whose numbers equal those within 1e-9, as the kernel's eigenvalues are that exact."""
+    """Return the JSON with numbers that equal others within 1e-9."""
     if isinstance(value, dict):
         return {name: approximately(inner) for name, inner in value.items()}
     if isinstance(value, list):

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -81,13 +82,17 @@ def test_the_most_important_texts_are_compared() -> None:
 
 
 async def test_a_long_comparison_leaves_turns_to_another() -> None:
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
     llm = ComparingLLM(never)
     llm.until = asyncio.Event()
     comparer = Comparer(Asker(llm, at_once=2))
     long = asyncio.ensure_future(comparer.compare(QUESTION, [f"t{i}" for i in range(30)], most=30))
-    await asyncio.sleep(0.2)  # texts are read in a thread
+    await asyncio.sleep(0)
     short = asyncio.ensure_future(comparer.compare(QUESTION, ["a1", "b2"]))
-    await asyncio.sleep(0.2)
+    await asyncio.sleep(0)
+    await asyncio.to_thread(int)  # the only thread has read the texts of both
+    for _ in range(20):
+        await asyncio.sleep(0)  # both ask
     llm.until.set()
     await short
     assert not long.done()

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("bounded")
 
 
 class Call:
-    """A call with a permit, or one that waits for it in `task`."""
+    """A call that has a permit, or whose `task` waits for one."""
 
     def __init__(self, queue: CallQueue, priority: Priority = Priority.LIVE, left_s: float = 60.0) -> None:
         self._holding = AsyncExitStack()
@@ -150,39 +150,37 @@ async def test_samples_for_a_chat_yield_to_answers() -> None:
         await (await waiting(queue, Priority.BESIDE)).task
     await held.end()
     await live.task
-    beside = await waiting(queue, Priority.BESIDE)  # only a job waits
+    beside = await waiting(queue, Priority.BESIDE)  # no live call waits
     await live.end()
     await beside.end()
     await job.end()
     assert queue.free == 1
 
 
-async def test_a_job_runs_before_its_deadline_although_live_calls_keep_coming() -> None:
+async def test_a_job_runs_before_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(call_queue.LATE_S, Priority.LIVE, 1_000.0)
+    monkeypatch.setitem(call_queue.LATE_S, Priority.JOB, 10_000.0)
     queue = CallQueue(1, 9)
-    running, job = await waiting(queue), await waiting(queue, Priority.JOB, left_s=0.4)
-    OWNER.set("another")
-    for _ in range(40):
-        following = await waiting(queue)
-        await asyncio.sleep(0.01)
-        await running.end()
-        await asyncio.sleep(0.01)
-        running = following
-        if job.task.done():
-            break
+    running, live = await waiting(queue), await waiting(queue, left_s=100_000.0)
+    job = await waiting(queue, Priority.JOB, left_s=60.0)
+    await running.end()
     await job.end()
-    await running.end()
+    await live.end()
 
 
-async def test_a_key_with_many_calls_lets_another_key_pass() -> None:
-    queue = CallQueue(1, 99)
+async def test_keys_take_turns_and_the_calls_of_a_key_keep_their_order() -> None:
+    queue, granted = CallQueue(1, 99), list[str]()
     running = await waiting(queue)
-    OWNER.set("a")
-    many = [await waiting(queue) for _ in range(40)]
-    OWNER.set("b")
-    other = await waiting(queue)
+    calls = dict[str, Call]()
+    for key, number in (("a", 4), ("b", 2), ("a", 2)):
+        OWNER.set(key)
+        for _ in range(number):
+            name = f"{key}{len(calls)}"
+            calls[name] = await waiting(queue)
+            calls[name].task.add_done_callback(lambda _, name=name: granted.append(name))
     await running.end()
-    await many[0].end()
-    await other.end()
-    assert not any(call.task.done() for call in many[2:])
-    for call in many[1:]:
-        await call.end()
+    for number in range(len(calls)):
+        while len(granted) == number:
+            await asyncio.sleep(0)
+        await calls[granted[number]].end()
+    assert granted == ["a0", "b4", "a1", "b5", "a2", "a3", "a6", "a7"]
