@@ -39,19 +39,13 @@ from service.calibration.material import (
 )
 from service.calibration.rows import DevRow, draws_from_json, draws_to_json
 from service.claims.comparison import Compare, Comparer, Comparison
-from service.embedding.port import (
-    FACTS,
-    PAPER,
-    Embedder,
-    Kernel,
-    supplied_draws,
-)
+from service.embedding.port import FACTS, PAPER, Embedder, Kernel
 from service.errors import BodyTooLarge, Conflict, EigencalError, InvalidDevData, LLMError
 from service.jobs.calibrator import REFUSALS, RetryPolicy, order_of, row_request
 from service.llm.ask import Asker, Reply
 from service.llm.client import LLM
 from service.llm.prompt import GenerationRequest, Priority
-from service.llm.samples import Draw
+from service.llm.samples import Draw, supplied_draws
 from service.llm.weights import sha256_of
 from service.scoring.score import Serving
 
@@ -215,10 +209,7 @@ class _Run:
                 await PATIENCE.keep_trying(llm.check, _silent)
             # Before the first answer, because a server may report another model name with it.
             keyed = {
-                name: [
-                    (row, request, answer_key(name, row, request, setup(llm, request)))
-                    for row, request in pairs
-                ]
+                name: [(row, request, answer_key(name, row, setup(llm, request))) for row, request in pairs]
                 for name, pairs in requests.items()
             }
             kept = AnswerFile(self._plan.out / "answers.jsonl")
@@ -384,10 +375,10 @@ def setup(llm: LLM, request: GenerationRequest) -> dict[str, Any]:
     return {**llm.identity(request).parts(), **sampling, "sampling.stop": list(request.sampling.stop)}
 
 
-def answer_key(split: str, row: DevRow, request: GenerationRequest, drawn_with: dict[str, Any]) -> str:
+def answer_key(split: str, row: DevRow, drawn_with: dict[str, Any]) -> str:
     """Return the key of a row's answers: a hash of file, line, prompt and set-up, but not of their number."""
-    messages = [[m.role, m.content] for m in request.messages or ()]
-    parts = [split, row.line, request.prompt, messages, drawn_with]
+    messages = [[m.role, m.content] for m in row.messages or ()]
+    parts = [split, row.line, row.prompt, messages, drawn_with]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
 

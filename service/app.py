@@ -52,7 +52,7 @@ from service.jobs.runner import DurableJobs, JobSteps
 from service.jobs.store import SqlJobs
 from service.llm.ask import Asker
 from service.llm.client import LLM
-from service.llm.prompt import PLAIN, Message, PromptShape, Sampling, shape_hash
+from service.llm.prompt import PLAIN, Message, Sampling, Template, shape_hash
 from service.llm.queue import CallQueue
 from service.llm.weights import WeightsError
 from service.proxy import routes as openai
@@ -102,13 +102,12 @@ OTEL_VARIABLES = ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOI
 
 
 def build_llm(settings: Settings) -> LLM:
-    """Return the client of the LLM server. Raises ValueError for an invalid template."""
+    """Return the client of the LLM server."""
     return LLM(
         settings.llm_url,
         model=settings.llm_model,
         api=settings.llm_api,
         api_key=settings.llm_api_key.get_secret_value(),
-        shape=PromptShape(settings.system_prompt, settings.prompt_template or PLAIN),
         timeout_s=settings.llm_timeout_s,
         # For draws and for the drop-in.
         queue=CallQueue(settings.llm_slots, max(MIN_LLM_QUEUE, settings.llm_slots // 4)),
@@ -151,7 +150,7 @@ def build_events() -> OtelEvents | None:
 
 
 def serving_of(settings: Settings) -> Serving:
-    """Return the defaults of requests."""
+    """Return the defaults of requests. Raises ValueError for an invalid template."""
     sampling = Sampling(
         temperature=settings.sampling_temperature,
         top_p=settings.top_p,
@@ -160,7 +159,8 @@ def serving_of(settings: Settings) -> Serving:
         stop=tuple(settings.stop),
     )
     messages_sampling = replace(sampling, max_tokens=settings.default_max_tokens(messages=True), stop=())
-    return Serving(settings.num_samples, sampling, messages_sampling, target_error=settings.target_error)
+    template = Template(settings.system_prompt, settings.prompt_template or PLAIN, settings.llm_api)
+    return Serving(settings.num_samples, sampling, messages_sampling, template, settings.target_error)
 
 
 def job_setup(settings: Settings, llm: LLM, serving: Serving) -> Setup:

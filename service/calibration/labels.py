@@ -24,7 +24,7 @@ from service.calibration.material import FULL_SHARE, DevSet
 from service.calibration.rows import DevRow, Verdict
 from service.claims.refusals import is_refusal, is_unanswered
 from service.claims.verdicts import correct, verdict
-from service.embedding.port import log_probabilities
+from service.llm.samples import log_probabilities
 from service.spectral.correctness_model import logit_self_check, sigmoid
 from service.spectral.dev_set import (
     NO_OVERLAP,

@@ -21,8 +21,9 @@ from service.claims.kernel import (
 from service.claims.matching import MatchedClaim, Matcher
 from service.claims.refusals import is_refusal
 from service.claims.segments import claims
-from service.embedding.port import PAPER, EmbedderIdentity, Kernel, distinct, usable
+from service.embedding.port import PAPER, EmbedderIdentity, Kernel
 from service.errors import Conflict, InvalidDevData, LLMError
+from service.llm.samples import distinct, usable
 from service.spectral.conformal import ConformalReference
 from service.spectral.dev_set import Answers
 

@@ -211,8 +211,7 @@ class DevRow:
     @property
     def whole_question(self) -> str:
         """Return the whole prompt, or all turns of the conversation; "" without either."""
-        turns = [(turn.role, turn.content) for turn in self.messages or ()]
-        return whole_question(self.prompt, turns)
+        return whole_question(self.prompt, self.messages)
 
     @property
     def wording(self) -> Hashable:

@@ -27,8 +27,8 @@ from service.calibration.calibration import (
     Selector,
 )
 from service.calibration.rows import ROW, DevRow, draws_from_json, draws_to_json
-from service.embedding.port import supplied_draws, totals
 from service.errors import StoreUnavailable
+from service.llm.samples import supplied_draws, totals
 from service.lru import LRU
 from service.spectral.conformal import ConformalReference
 from service.spectral.evidence import EvidenceMap

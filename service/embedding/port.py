@@ -1,4 +1,4 @@
-"""The port to an embedder, which maps texts to unit vectors, its cache, and the outcomes of answers.
+"""The port to an embedder, which maps texts to unit vectors, and its cache.
 
 The real adapters and the fake pass the same tests.
 """
@@ -12,10 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.errors import EmbedderUnavailable, Overloaded
-from service.llm.samples import Draw, is_blank
 from service.lru import LRU
 from service.sharing import Places
-from service.spectral.evidence import checked_log_probabilities
 
 # How answers are compared: by the words beyond the question, numbers, names and negation ("facts",
 # `service.claims.kernel`), by these and an LLM's comparison of each pair ("llm",
@@ -75,53 +73,6 @@ class Embedder(Protocol):
 
     async def check(self) -> None:
         """Raise EmbedderUnavailable unless texts can be embedded."""
-
-
-# From answers to outcomes: equal answers are one outcome.
-
-
-def distinct(answers: Sequence[str]) -> tuple[list[str], NDArray[np.int_]]:
-    """Return the distinct answers in order of appearance and, for each answer, the index of its text (m,)."""
-    order: dict[str, int] = {}
-    index = [order.setdefault(answer, len(order)) for answer in answers]
-    return list(order), np.asarray(index, dtype=np.int_)
-
-
-def with_candidate(texts: Sequence[str], candidate: str | None) -> list[str]:
-    """Return the distinct answers and, last, the candidate unless it is one of them."""
-    return [*texts] if candidate is None or candidate in texts else [*texts, candidate]
-
-
-def supplied_draws(samples: Sequence[str], logprobs: Sequence[float] | None = None) -> tuple[Draw, ...]:
-    """Return the caller's answers as draws, stripped like the service's own, so a blank answer is empty.
-
-    logprobs: of each whole answer, in nats. Raises ValueError unless there is one per answer.
-    """
-    totals = [None] * len(samples) if logprobs is None else logprobs
-    return tuple(Draw(text.strip(), total_logprob=total) for text, total in zip(samples, totals, strict=True))
-
-
-def usable(draws: Sequence[Draw]) -> tuple[Draw, ...]:
-    """Return the draws that count as answers: those that are not blank."""
-    return tuple(draw for draw in draws if not is_blank(draw.text))
-
-
-def totals(draws: Sequence[Draw]) -> tuple[float, ...] | None:
-    """Return the log-probability of each whole answer in nats; None if one is missing, or without draws."""
-    values = tuple(draw.total_logprob for draw in draws if draw.total_logprob is not None)
-    return values if draws and len(values) == len(draws) else None
-
-
-def log_probabilities(draws: Sequence[Draw]) -> NDArray[np.float64] | None:
-    """Return the log-probability of each whole answer (m,), in [-700, 0] nats.
-
-    None unless every answer has a valid one (not NaN, not above 0).
-    """
-    values = totals(draws)
-    try:
-        return None if values is None else checked_log_probabilities(values)
-    except ValueError:
-        return None
 
 
 Vectors = NDArray[np.float32]

@@ -6,7 +6,7 @@ import re
 import secrets
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Literal, get_args
 
@@ -41,6 +41,7 @@ SCORE = frozenset({"score", "scores", "verify", "v1", "metrics"})
 UPLOAD_PATH = "/calibrate"  # it has larger limits, see `admin.uploads`
 FORWARDED = "v1"  # bodies under this part of the path are forwarded as they are
 MAX_BODY_BYTES = 8 << 20
+TOO_LARGE = f"The body is larger than {MAX_BODY_BYTES} bytes."
 STOPPING = "The service is stopping, and the answer was not ready in time."
 TWO_LENGTHS = "A request may have Content-Length or, in HTTP/1.1, Transfer-Encoding, but not both."
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -97,7 +98,8 @@ class Door:
             request_id = f"req_{secrets.token_hex(8)}"
         scope["eigencal.request_id"] = request_id
         scope["eigencal.arrived"] = arrived = time.perf_counter()
-        kind = KINDS.get(_path(scope)) if scope["method"] == "POST" else None
+        path = _path(scope)
+        kind = KINDS.get(path) if scope["method"] == "POST" else None
         has_started = False
 
         async def send_with_headers(message: Message) -> None:
@@ -114,7 +116,7 @@ class Door:
 
         trace = TRACEPARENT.set(request.headers.get("traceparent", ""))
         try:
-            await self._serve(request, kind, send_with_headers)
+            await self._serve(request, path, kind, send_with_headers)
         except ClientDisconnect:
             log.debug("request %s: the caller disconnected while sending", request_id)
         except asyncio.CancelledError:  # the service stops, and its time to wait is over
@@ -131,7 +133,7 @@ class Door:
         finally:
             TRACEPARENT.reset(trace)
 
-    async def _serve(self, request: Request, kind: Kind | None, send: Send) -> None:
+    async def _serve(self, request: Request, path: str, kind: Kind | None, send: Send) -> None:
         """Check a request and pass it to its route. Raises the errors of the check and of the route."""
         scope, receive, headers = request.scope, request.receive, request.headers
         if "transfer-encoding" in headers and ("content-length" in headers or scope["http_version"] == "1.0"):
@@ -139,7 +141,7 @@ class Door:
         if not has_route(scope):  # 404 or 405, with or without a key
             await self._app(scope, receive, send)
             return
-        first = _first_part(scope)
+        first = _first_part(path)
         needed: KeyScope | None = None if first in OPEN else "score" if first in SCORE else "admin"
         keys: Keys = scope["app"].state.keys
         if needed is not None:
@@ -147,13 +149,10 @@ class Door:
         OWNER.set(request.state.caller if needed == "score" else "")
         if kind is not None:
             self._refuse_if_full(kind)
-        if _path(scope) != UPLOAD_PATH:
+        if path != UPLOAD_PATH:
             receive = await _with_body(request, is_forwarded=first == FORWARDED)
         app = self._cancelling_app if needed == "score" else self._app
-        if kind is None:
-            await app(scope, receive, send)
-            return
-        with self._place(kind):
+        with nullcontext() if kind is None else self._place(kind):
             await app(scope, receive, send)
 
     def _refuse_if_full(self, kind: Kind) -> None:
@@ -174,16 +173,15 @@ async def _with_body(request: Request, *, is_forwarded: bool) -> Receive:
     Raises BodyTooLarge, by Content-Length or while the body arrives; UnsupportedMediaType; InvalidRequest;
     and Starlette's ClientDisconnect.
     """
-    too_large = BodyTooLarge(f"The body is larger than {MAX_BODY_BYTES} bytes.")
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > MAX_BODY_BYTES:
-        raise too_large
+        raise BodyTooLarge(TOO_LARGE)
     pieces, num_bytes = list[bytes](), 0
     async for piece in request.stream():
         pieces.append(piece)
         num_bytes += len(piece)
         if num_bytes > MAX_BODY_BYTES:
-            raise too_large
+            raise BodyTooLarge(TOO_LARGE)
     body = b"".join(pieces)
     # A page of another origin can make a browser post a body without a type or of plain text, but not JSON.
     media_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
@@ -206,13 +204,13 @@ def _path(scope: Scope) -> str:
     return (below if below[:1] in ("", "/") else path).removesuffix("\n")
 
 
-def _first_part(scope: Scope) -> str:
-    """Return the first part of the path, such as "score" for /score/batch."""
-    path = _path(scope)
-    return path.split("/", 2)[1] if path.startswith("/") else ""
+def _first_part(path: str) -> str:
+    """Return the first part of a path, such as "score" for /score/batch."""
+    return path.removeprefix("/").partition("/")[0]
 
 
 def _where(scope: Scope) -> str:
     """Return method and route for the log. If the door refused the request, the known part of its path."""
-    known = _path(scope) if _path(scope) in KINDS else f"/{_first_part(scope)}"
+    path = _path(scope)
+    known = path if path in KINDS else f"/{_first_part(path)}"
     return where_of(scope, known) if has_route(scope) else where_of(scope)

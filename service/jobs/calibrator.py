@@ -50,13 +50,7 @@ from service.calibration.promotion import Promotion, promote
 from service.calibration.rows import DevRow
 from service.calibration.store import SqlCalibrations
 from service.claims.comparison import Compare, Comparer, compared_by
-from service.embedding.port import (
-    Embedder,
-    EmbedderIdentity,
-    Kernel,
-    distinct,
-    usable,
-)
+from service.embedding.port import Embedder, EmbedderIdentity, Kernel
 from service.errors import (
     Conflict,
     DeadlineExceeded,
@@ -74,7 +68,7 @@ from service.jobs.store import RunningJob, SqlJobs, once_stored
 from service.llm.ask import NO_REPLY, Asker, checked_by, is_correct
 from service.llm.client import LLM
 from service.llm.prompt import GenerationRequest, Priority
-from service.llm.samples import Generation
+from service.llm.samples import Generation, distinct, usable
 from service.report.report import make_report
 from service.scoring.score import Serving
 from service.scoring.scorer import LiveLoad

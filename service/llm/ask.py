@@ -24,7 +24,7 @@ from typing import Literal
 
 from service.errors import DeadlineExceeded, LLMBadResponse, LLMError
 from service.llm.client import LEARNED_KEPT_S, LLM
-from service.llm.prompt import GenerationRequest, Priority, Sampling, WirePrompt
+from service.llm.prompt import Api, GenerationRequest, Priority, Prompt, Sampling
 from service.llm.samples import Usage
 from service.llm.wire import REFUSING
 from service.lru import LRU
@@ -53,17 +53,19 @@ class YesNo:
     examples: Sequence[tuple[str, Answer]]
     shown: str
 
-    def messages(self) -> list[dict[str, str]]:
-        """Return the turns of a chat."""
+    def prompt(self, api: Api) -> Prompt:
+        """Return the question as a chat, or as the text of a completion."""
+        if api == "completions":
+            return Prompt(api, {"prompt": self.text()})
         turns = [
             turn
             for text, answer in self.examples
             for turn in ({"role": "user", "content": text}, {"role": "assistant", "content": answer})
         ]
-        return [*turns, {"role": "user", "content": self.shown}]
+        return Prompt(api, {"messages": [*turns, {"role": "user", "content": self.shown}]})
 
     def text(self) -> str:
-        """Return the prompt of a completion."""
+        """Return the text of a completion."""
         return "\n\n".join([*(f"{text}\n{answer}" for text, answer in self.examples), f"{self.shown}\n"])
 
 
@@ -161,15 +163,23 @@ class Asker:
         """
         replies = dict[int, tuple[str, Reply]]()
         usages, pending = [Usage()], iter(enumerate(questions))
-        named = replace(_NAMELESS, model=model, priority=priority)
+        blank = GenerationRequest(  # without its question
+            num_samples=1,
+            sampling=Sampling(temperature=0.0, max_tokens=1),
+            prompt=Prompt(self._llm.api, {}),
+            model=model,
+            priority=priority,
+            num_alternatives=NUM_ALTERNATIVES,
+            is_question=True,
+        )
 
         async def work(items: Iterable[tuple[int, YesNo]]) -> None:
             for i, question in items:
-                replies[i] = await self._reply(question, named, known or {}, usages)
+                replies[i] = await self._reply(question, blank, known or {}, usages)
 
         try:
             async with asyncio.timeout(deadline_s), asyncio.TaskGroup() as group:
-                if self._replier(named) is None:  # who replies is part of the key
+                if self._replier(blank) is None:  # who replies is part of the key
                     await work(itertools.islice(pending, 1))
                 for _ in range(min(self._at_once, len(questions) - len(replies))):
                     group.create_task(work(pending))
@@ -188,9 +198,9 @@ class Asker:
             {key: reply for key, reply in ordered if reply[0] is not None},
         )
 
-    def _replier(self, named: GenerationRequest) -> str | None:
+    def _replier(self, blank: GenerationRequest) -> str | None:
         """Return who will reply as in `Reply`, or None before the first answer or reply."""
-        identity, name = self._llm.identity(self._request(named, _NOTHING)), named.model or ""
+        identity, name = self._llm.identity(blank), blank.model or ""
         replying = identity.model if identity.answered else self._replied.get(name)
         return replying and self._named(replying, by_draws=bool(self._is_drawn.get(name)))
 
@@ -198,25 +208,25 @@ class Asker:
         return f"{model}{'' if self._llm.api == 'chat' else ' by completion'}{BY_DRAWS if by_draws else ''}"
 
     async def _reply(
-        self, question: YesNo, named: GenerationRequest, known: Mapping[str, Reply], usages: list[Usage]
+        self, question: YesNo, blank: GenerationRequest, known: Mapping[str, Reply], usages: list[Usage]
     ) -> tuple[str, Reply]:
         """Return the key and the reply to a question, and add the tokens of the calls to `usages`."""
         # After a restart the service does not know yet who replies, or that the model is asked for draws.
-        who, earlier = self._replier(named), {by for _, by in known.values()}
+        who, earlier = self._replier(blank), {by for _, by in known.values()}
         for by in earlier if who is None else [who, *(earlier & {f"{who}{BY_DRAWS}"})]:
             key = _key(question, by)
             if (kept := known.get(key) or self._kept.get(key)) is not None:
                 await asyncio.sleep(0)  # thousands of known replies must not hold up other requests
                 return key, kept
         async with self._turn:
-            reply = await self._asked(question, named, usages)
+            reply = await self._asked(question, blank, usages)
         key = _key(question, reply[1])
         if reply[0] is not None:  # otherwise the same call may succeed next time
             self._kept.put(key, reply)
         return key, reply
 
-    async def _asked(self, question: YesNo, named: GenerationRequest, usages: list[Usage]) -> Reply:
-        name, request = named.model or "", self._request(named, question)
+    async def _asked(self, question: YesNo, blank: GenerationRequest, usages: list[Usage]) -> Reply:
+        name, request = blank.model or "", replace(blank, prompt=question.prompt(self._llm.api))
         if (refused := self._refused.get(name)) is not None:
             raise LLMError(refused[0], llm_status=refused[1])
         if not self._is_drawn.get(name):
@@ -248,21 +258,6 @@ class Asker:
         if share is not None:
             self._is_drawn.put(name, True)
         return share, self._named(drawn.model, by_draws=True)
-
-    def _request(self, named: GenerationRequest, question: YesNo) -> GenerationRequest:
-        is_chat = self._llm.api == "chat"
-        wire = WirePrompt({"messages": question.messages()} if is_chat else {"prompt": question.text()})
-        return replace(named, wire=wire)
-
-
-# A question without its text, model and priority.
-_NAMELESS = GenerationRequest(
-    num_samples=1,
-    sampling=Sampling(temperature=0.0, max_tokens=1),
-    num_alternatives=NUM_ALTERNATIVES,
-    is_question=True,
-)
-_NOTHING = YesNo((), "")
 
 
 def _word(token: str) -> str:

@@ -37,7 +37,7 @@ from service.llm.connection import (
     endpoint,
 )
 from service.llm.forward import BROKEN_OFF, Reply
-from service.llm.prompt import GREEDY_BELOW, Api, GenerationRequest, LLMIdentity, Priority, PromptShape
+from service.llm.prompt import GREEDY_BELOW, Api, GenerationRequest, LLMIdentity, Priority
 from service.llm.queue import CallQueue
 from service.llm.samples import Generation
 from service.llm.sse import find_events
@@ -78,7 +78,6 @@ class LLM:
         model: str | None = None,
         api: Api = "chat",
         api_key: str = "",
-        shape: PromptShape | None = None,
         timeout_s: float = 120.0,
         silence_s: float | None = None,
         queue: CallQueue | None = None,
@@ -88,7 +87,6 @@ class LLM:
         self._model = self._configured_model = model or ""
         self.api: Api = api  # for prompts
         self._api_key = api_key
-        self._shape = shape or PromptShape()
         self._timeout_s = timeout_s
         self._silence_s = silence_s or max(timeout_s, SILENCE_S)
         self.queue = queue or CallQueue(64, 16)
@@ -119,13 +117,11 @@ class LLM:
 
     def identity(self, request: GenerationRequest) -> LLMIdentity:
         """Return the identity of the last answers to such a request, else the expected identity."""
-        requested = request.model or self._model
-        expected = self._shape.identity(request, model=requested, api=self.api)
-        answered_by = self._answered_by.get(_request_key(requested, self.api, request))
-        if answered_by is None:
-            return replace(expected, answered=False)
-        model, omitted = answered_by
-        return replace(expected, model=model, omitted=omitted)
+        model = request.model or self._model
+        answered_by = self._answered_by.get(_request_key(model, request))
+        model, omitted = answered_by or (model, ())
+        prompt = request.prompt
+        return LLMIdentity(model, prompt.api, prompt.shape, omitted, answered=answered_by is not None)
 
     async def generate(self, request: GenerationRequest) -> Generation:
         """Draw `request.num_samples` answers.
@@ -164,8 +160,8 @@ class LLM:
         if len(answered_by) > 1:
             raise LLMBadResponse("The LLM server answered one request with two models, or in two ways.")
         if not request.is_question:  # it is written in another way than draws
-            self._answered_by.put(_request_key(model, self.api, request), *answered_by)
-        draws = tuple(draw.answer() for part in drawn for draw in part.draws)[:wanted]
+            self._answered_by.put(_request_key(model, request), *answered_by)
+        draws = tuple(draw for part in drawn for draw in part.draws)[:wanted]
         return replace(
             drawn[0],
             draws=draws * request.num_samples if is_greedy else draws,
@@ -244,13 +240,9 @@ class LLM:
         The last attempt asks for the request's smaller number of tokens, if there is one: the context may
         have no room for more.
         """
-        api = request.api(self.api)
+        api = request.prompt.api
         path, on_api = wire.PATHS[api], f"{wire.PATHS[api]} {model}"
-        body: wire.Body = {
-            "model": model,
-            **self._shape.members(request, self.api),
-            "logprobs": wire.LOGPROBS[api],
-        }
+        body: wire.Body = {"model": model, **request.prompt.members, "logprobs": wire.LOGPROBS[api]}
         body |= wire.sampling_members(request.sampling, n=n, call=number)
         if request.num_alternatives:
             body["top_logprobs" if api == "chat" else "logprobs"] = request.num_alternatives
@@ -372,5 +364,5 @@ class LLM:
             raise LLMUnavailable(error.detail) from None
 
 
-def _request_key(model: str, api: Api, request: GenerationRequest) -> tuple[str, Api, bool, bool]:
-    return model, request.api(api), request.sampling.top_k > 0, request.sampling.top_p < 1
+def _request_key(model: str, request: GenerationRequest) -> tuple[str, Api, bool, bool]:
+    return model, request.prompt.api, request.sampling.top_k > 0, request.sampling.top_p < 1

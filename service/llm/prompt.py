@@ -50,24 +50,25 @@ class Priority(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class WirePrompt:
-    """A chat or a completion in the format of an OpenAI-compatible server, sent unchanged.
+class Prompt:
+    """A question to an LLM, in the form in which it is sent.
 
-    `parts`: members of the JSON body, with `messages` or `prompt`. `marks`: features other than plain text
-    that change the answers (tools, a response format, images). A prompt with marks has a different prompt
-    shape than plain text.
+    `members`: those of a call's JSON body that determine the answers, with `messages` or `prompt`. `shape`:
+    hash of the text around the question, and of tools, images and other features that change the answers.
+    `question`: see `question_text`. `whole_question`: see the function of this name.
     """
 
-    parts: Mapping[str, Any]
-    marks: Mapping[str, Any] = field(default_factory=dict)
+    api: Api
+    members: Mapping[str, Any] = field(repr=False)
+    shape: str = ""
+    question: str | None = None
+    whole_question: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
     """One prompt to be answered `num_samples` times.
 
-    Exactly one of `prompt` (formatted by the settings), `messages` (sent unchanged, after the
-    settings' system prompt) and `wire` (sent unchanged) is set.
     `deadline_s`: time left from the call on, in seconds; None: the client's timeout.
     `priority`: order in the queue of calls.
     `fallback_max_tokens`: the token limit if the context has no room for that of `sampling`.
@@ -77,37 +78,13 @@ class GenerationRequest:
 
     num_samples: int
     sampling: Sampling
-    prompt: str | None = None
-    messages: tuple[Message, ...] | None = None
-    wire: WirePrompt | None = None
+    prompt: Prompt
     model: str | None = None
     deadline_s: float | None = None
     priority: Priority = Priority.LIVE
     fallback_max_tokens: int | None = None
     num_alternatives: int = 0
     is_question: bool = False
-
-    @property
-    def question(self) -> str | None:
-        """Return the text of the question; see `question_text`."""
-        return question_text(self.prompt, self._turns())
-
-    @property
-    def whole_question(self) -> str:
-        """Return the whole prompt, or all turns of the conversation; see `whole_question`."""
-        return whole_question(self.prompt, [(str(turn.role), turn.content) for turn in self._turns()])
-
-    def api(self, default: Api) -> Api:
-        """Return the API for the request: chat for conversations, `default` for prompts."""
-        if self.wire is not None and "prompt" in self.wire.parts:
-            return "completions"
-        return "chat" if self.wire or self.messages else default
-
-    def _turns(self) -> Sequence[Message]:
-        if self.wire is None:
-            return self.messages or ()
-        turns = [turn for turn in self.wire.parts.get("messages") or () if isinstance(turn, Mapping)]
-        return [Message(cast("Role", turn.get("role")), content_text(turn.get("content"))) for turn in turns]
 
 
 def question_text(prompt: str | None, messages: Sequence[Message] | None) -> str | None:
@@ -117,17 +94,31 @@ def question_text(prompt: str | None, messages: Sequence[Message] | None) -> str
     return prompt.strip()[:MAX_QUESTION_CHARS] or None
 
 
-def whole_question(prompt: str | None, turns: Sequence[tuple[str, str]]) -> str:
-    """Return the whole prompt, or the turns of a conversation.
+def whole_question(prompt: str | None, messages: Sequence[Message] | None) -> str:
+    """Return the whole prompt, or the turns of a conversation, each with its role.
 
-    turns: the role and the text of each. A single turn of the user is returned without its role.
+    A single turn of the user is returned without its role.
     """
     if prompt is not None:
         return prompt.strip()
-    spoken = [(role, text.strip()) for role, text in turns if text.strip()]
+    spoken = [(turn.role, text) for turn in messages or () if (text := turn.content.strip())]
     if len(spoken) == 1 and spoken[0][0] == "user":
         return spoken[0][1]
     return "\n".join(f"{role.capitalize()}: {text}" for role, text in spoken)
+
+
+def as_sent(members: Mapping[str, Any], marks: Mapping[str, Any]) -> Prompt:
+    """Return the prompt of a caller's chat, which is sent unchanged.
+
+    marks: features other than plain text that change the answers (tools, a response format, images).
+    """
+    messages = [
+        Message(cast("Role", str(turn.get("role"))), content_text(turn.get("content")))
+        for turn in members["messages"]
+    ]
+    further = {"marks": marks} if marks else {}
+    shape = shape_hash(system_prompt="", template=PLAIN, **further)
+    return Prompt("chat", members, shape, question_text(None, messages), whole_question(None, messages))
 
 
 def content_text(content: object) -> str:
@@ -144,7 +135,7 @@ class LLMIdentity:
     """Everything that determines the distribution of the answers, apart from the prompt and the sampling.
 
     `model`: as the answering server names it, which may differ from the name requested.
-    `prompt_shape`: hash of the text put around the prompt.
+    `prompt_shape`: `Prompt.shape`.
     `omitted`: sampling parameters that were not sent because the server refuses them; it uses its own values.
     `answered`: False while there was no answer yet, so that `model` is the name requested.
     """
@@ -172,42 +163,33 @@ def shape_hash(**parts: Any) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class PromptShape:
-    """The text around a prompt. Raises ValueError for a template without `{prompt}`."""
+class Template:
+    """The text around a prompt, and the API for prompts. Raises ValueError for a text without `{prompt}`."""
 
     system_prompt: str = ""
-    template: str = PLAIN
+    text: str = PLAIN
+    api: Api = "chat"
 
     def __post_init__(self) -> None:
-        if PLAIN not in self.template:
+        if PLAIN not in self.text:
             raise ValueError("The prompt template must contain {prompt}.")
 
-    def members(self, request: GenerationRequest, api: Api) -> dict[str, Any]:
-        """Return the members of a call's JSON body that contain the prompt.
+    def prompt(self, text: str | None, messages: Sequence[Message] | None = None) -> Prompt:
+        """Return the prompt of a text or, if it is None, of a conversation.
 
-        A chat has the system prompt as its first turn, a completion as its first paragraph.
+        Only the system prompt is put around a conversation, unless it has its own. A chat has the system
+        prompt as its first turn, a completion as its first paragraph.
         """
-        if request.wire is not None:
-            return dict(request.wire.parts)
-        prompt = self.template.replace(PLAIN, request.prompt or "")
-        system_prompt = self._system_prompt(request)
-        if request.api(api) == "completions":
-            return {"prompt": f"{system_prompt}\n\n{prompt}" if system_prompt else prompt}
-        turns = request.messages or (Message("user", prompt),)
-        if system_prompt:
-            turns = (Message("system", system_prompt), *turns)
-        return {"messages": [{"role": turn.role, "content": turn.content} for turn in turns]}
-
-    def identity(self, request: GenerationRequest, *, model: str, api: Api) -> LLMIdentity:
-        """Return the identity of the answers to this request.
-
-        A conversation has the shape of a bare prompt, since only the system prompt is put around it.
-        """
-        template = self.template if request.wire is None and request.messages is None else PLAIN
-        marks = {} if request.wire is None else request.wire.marks
-        shape = shape_hash(system_prompt=self._system_prompt(request), template=template, **marks)
-        return LLMIdentity(model, request.api(api), shape)
-
-    def _system_prompt(self, request: GenerationRequest) -> str:
-        has_own = any(turn.role == "system" for turn in request.messages or ())
-        return "" if has_own or request.wire is not None else self.system_prompt
+        turns, template = tuple(messages or ()), PLAIN
+        system_prompt = "" if any(turn.role == "system" for turn in turns) else self.system_prompt
+        api: Api = "chat"
+        if text is not None:
+            turns, template, api = (Message("user", self.text.replace(PLAIN, text)),), self.text, self.api
+        members: dict[str, Any]
+        if api == "completions":
+            members = {"prompt": "\n\n".join(filter(None, [system_prompt, turns[0].content]))}
+        else:
+            around = (Message("system", system_prompt),) if system_prompt else ()
+            members = {"messages": [asdict(turn) for turn in (*around, *turns)]}
+        shape = shape_hash(system_prompt=system_prompt, template=template)
+        return Prompt(api, members, shape, question_text(text, messages), whole_question(text, messages))

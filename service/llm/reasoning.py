@@ -32,11 +32,14 @@ _AROUND = re.compile(
 _CALL = re.compile(r"<tool_call>.*?(?:</tool_call>|\Z)", re.DOTALL)
 
 
-def strip_reasoning(text: str) -> str:
-    """Return the text without leading reasoning; "" if a block is not closed, or only tool calls remain.
+def answer_in(output: str) -> str:
+    """Return an LLM's output without leading reasoning.
 
-    Some chat templates open the block in the prompt, so a closing tag without an opening one also ends it.
+    It is "" if a block is not closed, or only tool calls remain. Some chat templates open the block in the
+    prompt, so a closing tag without an opening one also ends it.
     """
+    # Servers that cut a text between two tokens may send half a surrogate pair.
+    text = output.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     if end := _THOUGHT_ENDS.search(text):  # the first one: an answer may itself speak of the tag
         text = text[end.end() :]
     while _THOUGHT_BEGINS.match(text):

@@ -1,11 +1,13 @@
 """The answers of an LLM."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
+import numpy as np
 import regex
+from numpy.typing import NDArray
 
-from service.llm.reasoning import strip_reasoning
+from service.spectral.evidence import checked_log_probabilities
 
 # The code points at the end are invisible, or the replacement character, but count as letters or signs.
 _VISIBLE = regex.compile(r"[^\p{Cc}\p{Cf}\p{Z}\p{M}\u115f\u1160\u2800\u3164\uffa0\ufffd]")
@@ -18,7 +20,7 @@ def is_blank(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """One sampled answer: the raw output, or the `answer` in it.
+    """One sampled answer, without reasoning and surrounding white space; maybe empty.
 
     `truncated`: cut by max_tokens. `logprob`: mean log-probability per token in nats, if known.
     `total_logprob`: log-probability of the whole answer in nats, including the token that ended it; None if
@@ -34,15 +36,6 @@ class Draw:
     num_tokens: int | None = None
     logprobs_of_other_text: bool = False
     first_tokens: Mapping[str, float] = field(default_factory=dict, repr=False)
-
-    def answer(self) -> "Draw":
-        """Return the answer in a raw output, without reasoning and surrounding white space; maybe empty."""
-        # Servers that cut a text between two tokens may send half a surrogate pair.
-        text = self.text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        text = strip_reasoning(text)
-        # The log-probability of the output belongs to the answer only if the answer is the whole output.
-        total = self.total_logprob if text == self.text else None
-        return replace(self, text=text.strip(), total_logprob=total)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +68,47 @@ class Generation:
     omitted: tuple[str, ...] = ()
     num_empty: int = 0
     max_tokens: int | None = None
+
+
+def distinct(answers: Sequence[str]) -> tuple[list[str], NDArray[np.int_]]:
+    """Return the distinct answers in order of appearance and, for each answer, the index of its text (m,)."""
+    order: dict[str, int] = {}
+    index = [order.setdefault(answer, len(order)) for answer in answers]
+    return list(order), np.asarray(index, dtype=np.int_)
+
+
+def with_candidate(texts: Sequence[str], candidate: str | None) -> list[str]:
+    """Return the distinct answers and, last, the candidate unless it is one of them."""
+    return [*texts] if candidate is None or candidate in texts else [*texts, candidate]
+
+
+def supplied_draws(samples: Sequence[str], logprobs: Sequence[float] | None = None) -> tuple[Draw, ...]:
+    """Return the caller's answers as draws, stripped like the service's own, so a blank answer is empty.
+
+    logprobs: of each whole answer, in nats. Raises ValueError unless there is one per answer.
+    """
+    totals = [None] * len(samples) if logprobs is None else logprobs
+    return tuple(Draw(text.strip(), total_logprob=total) for text, total in zip(samples, totals, strict=True))
+
+
+def usable(draws: Sequence[Draw]) -> tuple[Draw, ...]:
+    """Return the draws that count as answers: those that are not blank."""
+    return tuple(draw for draw in draws if not is_blank(draw.text))
+
+
+def totals(draws: Sequence[Draw]) -> tuple[float, ...] | None:
+    """Return the log-probability of each whole answer in nats; None if one is missing, or without draws."""
+    values = tuple(draw.total_logprob for draw in draws if draw.total_logprob is not None)
+    return values if draws and len(values) == len(draws) else None
+
+
+def log_probabilities(draws: Sequence[Draw]) -> NDArray[np.float64] | None:
+    """Return the log-probability of each whole answer (m,), in [-700, 0] nats.
+
+    None unless every answer has a valid one (not NaN, not above 0).
+    """
+    values = totals(draws)
+    try:
+        return None if values is None else checked_log_probabilities(values)
+    except ValueError:
+        return None

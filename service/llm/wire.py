@@ -15,6 +15,7 @@ import httpx2
 from service.errors import EigencalError, LLMBadResponse, LLMError, LLMUnavailable, ModelNotFound
 from service.llm.connection import TRY_AGAIN, error_message, is_out_of_credit, retry_after_s
 from service.llm.prompt import Api, Sampling
+from service.llm.reasoning import answer_in
 from service.llm.samples import Draw, Generation, Usage
 from service.llm.sse import too_long
 from service.spectral.evidence import POSITIVE_ROUNDING
@@ -166,9 +167,14 @@ class Choice:
         self.is_partial |= bool(piece and not tokens) or (piece is None and "message" in choice)
 
     def draw(self) -> Draw:
-        """Return the draw. The total log-probability is set only if that of each token is known."""
-        answer = Draw(self.text, truncated=self.finish_reason == "length", first_tokens=self.first_tokens)
-        if not are_tokens_of([text for text, _ in self.tokens], self.text):
+        """Return the answer in the text.
+
+        The total log-probability is set only if that of each token is known, and the answer is the whole
+        text.
+        """
+        text = answer_in(self.text)
+        answer = Draw(text.strip(), self.finish_reason == "length", first_tokens=self.first_tokens)
+        if not are_tokens_of([token for token, _ in self.tokens], self.text):
             return replace(answer, logprobs_of_other_text=True)
         logprobs = [value for _, value in self.tokens if value is not None]
         if not logprobs:
@@ -178,7 +184,8 @@ class Choice:
         is_whole = len(logprobs) == len(self.tokens) and not (self.is_partial or self.other_fields)
         if not is_whole or total > POSITIVE_ROUNDING:
             return answer
-        return replace(answer, total_logprob=total, num_tokens=len(logprobs))
+        of_answer = total if text == self.text else None
+        return replace(answer, total_logprob=of_answer, num_tokens=len(logprobs))
 
 
 def finish_of(choice: Mapping[str, Any]) -> str | None:
@@ -256,7 +263,7 @@ def whole_choice(choice: Mapping[str, Any]) -> Choice:
 
 
 async def samples_of(response: httpx2.Response, max_bytes: int, key: str = "") -> Generation:
-    """Return the raw outputs in an answer of either API, which is read to its end.
+    """Return the answers in a reply of either API, which is read to its end.
 
     `key`: redacted from errors. Raises LLMBadResponse, or the error that the answer contains.
     """

@@ -176,7 +176,7 @@ class Answer:
             raise Unscorable("no_text", "The answer is audio, not text.")
         if self._choice.finish_reason in FAILED:
             raise Unscorable("incomplete", "The LLM server aborted the answer.")
-        candidate = self._choice.draw().answer()
+        candidate = self._choice.draw()
         if is_blank(candidate.text):
             raise Unscorable(*NO_TEXT)
         return candidate

@@ -10,7 +10,7 @@ from pydantic import Field
 from service.errors import Unscorable
 from service.http.bodies import RequestModel
 from service.ids import new_id
-from service.llm.prompt import WirePrompt
+from service.llm.prompt import Prompt, as_sent
 from service.proxy.answer import Answer
 from service.scoring.score import NumSamples, Score, ScoreCommand
 from service.scoring.scorer import Samples
@@ -92,7 +92,7 @@ class Call:
     document: dict[str, Any] = field(default_factory=dict)
 
 
-def prompt_of(body: Mapping[str, Any]) -> WirePrompt:
+def prompt_of(body: Mapping[str, Any]) -> Prompt:
     """Return the members of a chat that determine the answer, except for sampling parameters.
 
     A prompt of turns of plain text has no marks. Raises Unscorable.
@@ -109,7 +109,7 @@ def prompt_of(body: Mapping[str, Any]) -> WirePrompt:
     # Calibrations have no such chats. Some servers continue the last turn, others begin a new one.
     if turns and turns[-1].get("role") == "assistant":
         marks["last_turn"] = "assistant"
-    return WirePrompt({"messages": turns, **parts}, parts | marks)
+    return as_sent({"messages": turns, **parts}, parts | marks)
 
 
 def _is_empty(value: object) -> bool:

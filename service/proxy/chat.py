@@ -103,7 +103,7 @@ class Chat:
         request = GenerationRequest(
             num_samples=serving.number_of(wanted),
             sampling=sampling,
-            wire=prompt_of(body),
+            prompt=prompt_of(body),
             model=model if isinstance(model, str) and model else None,
             # If no answer is sent without its score, both are equally urgent.
             priority=Priority.LIVE if self.abstain else Priority.BESIDE,

@@ -267,7 +267,7 @@ class CalibrationChoice:
         It may be the named one or an active one (which claims use beside a named one of answers). Which is
         applied is known only after the answers.
         """
-        if command.calibration == "none" or command.question is None:
+        if command.calibration == "none" or command.prompt.question is None:
             return False
         candidates = [*([chosen] if chosen else []), *self._calibrations.any_active()]
         return any(

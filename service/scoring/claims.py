@@ -156,12 +156,11 @@ class ClaimLogprobs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimScores:
-    """The scored claims of a text, the calibration used, and the tokens of their self-checks."""
+    """The scored claims of a text, and the calibration used."""
 
     claims: list[Claim]
     calibration: CalibrationUsed | None
     warnings: list[ScoreWarning]
-    usage: Usage = NO_TOKENS
 
 
 class ClaimScorer:
@@ -187,7 +186,7 @@ class ClaimScorer:
         if not wanted or num_samples == 1:
             return None
         texts = [*texts] if candidate is None else [*texts, candidate]
-        question = command.question or ""
+        question = command.prompt.question or ""
         if sum(map(len, texts)) > MAX_CHARACTERS:
             return AnswerClaims(dict.fromkeys(texts, ()), question, is_too_long=True)
         claims_of_texts = await self._threads.collect(_read(texts, question))

@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from service.claims.kernel import kernel_matrix, read_texts, realize_first, with_comparison
 from service.claims.refusals import essence, is_refusal
-from service.embedding.port import PAPER, Kernel, log_probabilities, with_candidate
-from service.llm.samples import Draw
+from service.embedding.port import PAPER, Kernel
+from service.llm.samples import Draw, log_probabilities, with_candidate
 from service.scoring.score import Evidence, ScoreWarning, warning
 from service.spectral.evidence import mean_log_probability, missing_mass
 from service.spectral.spectrum import Spectrum, spectrum_from_gram, unit_rows

@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from service.calibration.rows import LogProbability, TokenLogProbability
 from service.claims.comparison import Compare
 from service.http.bodies import RequestModel
-from service.llm.prompt import GenerationRequest, Message, Sampling
+from service.llm.prompt import Message, Sampling
 from service.scoring.claims import align_tokens
 from service.scoring.score import AUTO, MAX_ITEMS, NumSamples, ScoreCommand, ScorePart, Serving
 
@@ -298,32 +298,23 @@ def to_command(body: ScoreRequest, serving: Serving, arrived: float | None) -> S
         "target": serving.target(body.target_error, body.confidence),
         "arrived": arrived,
     }
+    turns = None if body.messages is None else tuple(Message(one.role, one.content) for one in body.messages)
     if body.samples is not None:
+        is_known = body.prompt is not None or turns is not None
         return ScoreCommand(
             samples=tuple(body.samples),
             logprobs=None if body.logprobs is None else tuple(body.logprobs),
             source_label=body.source_label or "",
-            prompt=body.prompt,
-            messages=_turns(body),
+            answered=serving.template.prompt(body.prompt, turns) if is_known else None,
             **common,
         )
-    return ScoreCommand(_generation(body, serving), **common)
-
-
-def _turns(body: ScoreRequest) -> tuple[Message, ...] | None:
-    if body.messages is None:
-        return None
-    return tuple(Message(turn.role, turn.content) for turn in body.messages)
-
-
-def _generation(body: ScoreRequest, serving: Serving) -> GenerationRequest:
-    messages = _turns(body)
-    base = serving.sampling if messages is None else serving.messages_sampling
-    return GenerationRequest(
-        num_samples=serving.number_of(body.num_samples),
-        sampling=to_sampling(body.sampling, base),
-        prompt=body.prompt,
-        messages=messages,
+    request = serving.request(
+        prompt=body.prompt, messages=turns, num_samples=serving.number_of(body.num_samples)
+    )
+    request = replace(
+        request,
+        sampling=to_sampling(body.sampling, request.sampling),
         model=body.model,
         deadline_s=None if body.deadline_ms is None else body.deadline_ms / 1000,
     )
+    return ScoreCommand(request, **common)

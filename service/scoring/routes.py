@@ -19,7 +19,7 @@ from service.http.openapi import BEARER, KEY_CODES, ok, recorded, responses
 from service.http.problems import refusal, report, request_id_of
 from service.scoring.request import BatchRequest, ScoreRequest, to_command
 from service.scoring.score import HEADERS, Mark, Score
-from service.scoring.scorer import in_time
+from service.scoring.scorer import Costs, in_time
 from service.scoring.service import ScoringDep, ScoringService
 
 router = APIRouter(tags=["score"])
@@ -144,9 +144,9 @@ async def score_in_turn(app: ScoringService, body: ScoreRequest) -> Score:
             drawn_at = time.perf_counter()
 
             async def finish() -> Score:
-                queued_s = drawn.seconds["queue"] + time.perf_counter() - drawn_at
-                late = replace(drawn, seconds={**drawn.seconds, "queue": queued_s})
-                return await app.scorer.finish(late, command.candidate)
+                costs = Costs({**drawn.costs.seconds}, drawn.costs.usage)  # a further try begins anew
+                costs.add("queue", drawn_at)
+                return await app.scorer.finish(replace(drawn, costs=costs), command.candidate)
 
             return await in_turn(finish)
 

@@ -1,7 +1,7 @@
 """The command for a score, and the model of a score that routes return."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, Literal, get_args
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, computed_field
 
 from service.claims.comparison import Compare
 from service.embedding.port import Kernel
-from service.llm.prompt import GenerationRequest, Message, Priority, Sampling, question_text, whole_question
+from service.llm.prompt import GenerationRequest, Message, Priority, Prompt, Sampling, Template
 from service.spectral.selective import CONFIDENCE
 
 DEFAULT_TARGET_ERROR = 0.2
@@ -45,8 +45,8 @@ class ScoreCommand:
     log-probabilities, if known. `target`: the target of the decision.
     `as_recommended`: draw the number of samples that the calibration's report recommends, if any.
     `claims`: also score the answer claim by claim; None: if it is long.
-    `prompt`, `messages`: the question that supplied samples answer; None: unknown. `compare`: how answers are
-    compared; `self_check`: whether the LLM checks the judged text; None: the service's setting.
+    `answered`: the prompt that supplied samples answer; None: unknown. `compare`: how answers are compared;
+    `self_check`: whether the LLM checks the judged text; None: the service's setting.
     """
 
     generation: GenerationRequest | None = None
@@ -60,8 +60,7 @@ class ScoreCommand:
     as_recommended: bool = False
     target: Target | None = None
     claims: bool | None = None
-    prompt: str | None = None
-    messages: tuple[Message, ...] | None = None
+    answered: Prompt | None = None
     compare: Compare | None = None
     self_check: bool | None = None
     arrived: float | None = None  # time.perf_counter() when the request came in
@@ -72,19 +71,9 @@ class ScoreCommand:
         return self.generation is not None and self.generation.num_samples == 0
 
     @property
-    def question(self) -> str | None:
-        """Return the text of the question; see `question_text`."""
-        if self.generation is None:
-            return question_text(self.prompt, self.messages)
-        return self.generation.question
-
-    @property
-    def whole_question(self) -> str:
-        """Return the whole question, with earlier turns; "" if it is unknown."""
-        if self.generation is None:
-            turns = [(turn.role, turn.content) for turn in self.messages or ()]
-            return whole_question(self.prompt, turns)
-        return self.generation.whole_question
+    def prompt(self) -> Prompt:
+        """Return the prompt; an empty one if it is unknown."""
+        return (self.answered or _UNKNOWN) if self.generation is None else self.generation.prompt
 
     @property
     def num_samples(self) -> int:
@@ -92,16 +81,20 @@ class ScoreCommand:
         return len(self.samples or ()) if self.generation is None else self.generation.num_samples
 
 
+_UNKNOWN = Prompt("chat", {})
+
+
 @dataclass(frozen=True, slots=True)
 class Serving:
     """Defaults for drawing samples. Conversations use `messages_sampling`, prompts `sampling`.
 
-    `target_error`: the target error of decisions; None: DEFAULT_TARGET_ERROR.
+    `template`: the text around prompts. `target_error`: of decisions; None: DEFAULT_TARGET_ERROR.
     """
 
     num_samples: int
     sampling: Sampling
     messages_sampling: Sampling
+    template: Template = field(default_factory=Template)
     target_error: float | None = None
 
     def target(self, error: float | None = None, confidence: float | None = None) -> Target:
@@ -130,8 +123,7 @@ class Serving:
         return GenerationRequest(
             num_samples=self.num_samples if num_samples is None else num_samples,
             sampling=self.sampling if messages is None else self.messages_sampling,
-            prompt=prompt,
-            messages=messages,
+            prompt=self.template.prompt(prompt, messages),
             priority=priority,
         )
 
@@ -393,9 +385,9 @@ class Timings(Part):
     )
     self_check: float | None = Field(
         None,
-        description="Wait for the self-check, after all other calls. Null if the LLM was not asked.",
+        description="Wait for self-checks, after all other calls. Null if the LLM was not asked.",
     )
-    spectrum: float = Field(description="Spectrum, calibration and modes.")
+    spectrum: float = Field(description="Spectrum, calibration, modes and claims.")
     total: float = Field(description="Total time.")
 
 

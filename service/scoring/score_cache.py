@@ -28,7 +28,7 @@ BATCH = 200  # scores of one transaction, which holds the store's lock until it 
 GATHER_S = 0.1
 RETRY_S = 5.0
 FLUSH_S = 5.0  # at shutdown
-SWEEP_S = 60.0  # between deletions of expired scores
+SWEEP_S = 60.0  # between deletions of scores that are expired or too many
 # The database's clock, because the clocks of replicas may differ. SQLite's counts whole seconds.
 _NOW = sa.extract("epoch", sa.func.now())
 
@@ -50,7 +50,7 @@ class ScoreStore:
     """JSON documents stored for a limited time, shared by all replicas.
 
     The owner is a hash of the API key that created the document; other keys do not find it. `max_documents`:
-    the oldest documents beyond this number are deleted. Expired documents are never returned. All methods
+    `sweep` deletes the oldest documents beyond this number. Expired documents are never returned. All methods
     raise StoreUnavailable.
     """
 
@@ -77,15 +77,12 @@ class ScoreStore:
             for document in documents
             if document.text is not None and document.until > now
         ]
-        newest_first = sa.select(kept.c.number).order_by(kept.c.number.desc())
-        last = newest_first.offset(self._max_documents).limit(1).scalar_subquery()
         async with self._database.write() as connection:
             for owner, ids in ids_by_owner.items():
                 # One statement per owner: for tuples (owner, id), SQLite would read the whole table.
                 await connection.execute(sa.delete(kept).where(kept.c.owner == owner, kept.c.id.in_(ids)))
             if values:
                 await connection.execute(sa.insert(kept).values(expires=_NOW + sa.bindparam("ttl_s")), values)
-            await _delete(connection, kept.c.number <= last)
 
     async def get(self, id_: str, owner: str) -> dict[str, Any] | None:
         """Return the document, or None if it is unknown, expired or another owner's.
@@ -99,9 +96,11 @@ class ScoreStore:
         )
 
     async def sweep(self) -> None:
-        """Delete expired documents, also from the database's log of changes."""
+        """Delete documents that are expired or beyond the limit, also from the database's log of changes."""
+        newest_first = sa.select(kept.c.number).order_by(kept.c.number.desc())
+        last = newest_first.offset(self._max_documents).limit(1).scalar_subquery()
         async with self._database.write() as connection:
-            deleted = await _delete(connection, kept.c.expires <= _NOW)
+            deleted = await _delete(connection, (kept.c.expires <= _NOW) | (kept.c.number <= last))
         if deleted:
             await self._database.forget()
 
@@ -116,7 +115,7 @@ class ScoreCache:
     """Stores each score for `keep_s` seconds; 0: stores none.
 
     Only this replica finds a score that is not written yet. Store outages are retried every `RETRY_S`.
-    Expired scores are deleted every `SWEEP_S`.
+    Expired scores, and the oldest beyond the limit, are deleted every `SWEEP_S`.
     """
 
     def __init__(self, documents: ScoreStore, *, keep_s: float) -> None:

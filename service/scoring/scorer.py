@@ -14,16 +14,7 @@ from service.calibration.calibration import Calibration
 from service.calibration.store import SqlCalibrations
 from service.claims.comparison import Compare, Comparer, Comparison, compared_by
 from service.claims.kernel import compared_texts
-from service.embedding.port import (
-    FACTS,
-    Embedded,
-    Embedder,
-    EmbedderIdentity,
-    distinct,
-    supplied_draws,
-    usable,
-    with_candidate,
-)
+from service.embedding.port import FACTS, Embedded, Embedder, EmbedderIdentity
 from service.errors import (
     DeadlineExceeded,
     EigencalError,
@@ -36,7 +27,7 @@ from service.ids import new_id
 from service.llm.ask import NO_REPLY, Asker, checked_by, is_correct
 from service.llm.client import LLM
 from service.llm.prompt import GenerationRequest, Priority
-from service.llm.samples import Generation, Usage, is_blank
+from service.llm.samples import Generation, Usage, distinct, is_blank, supplied_draws, usable, with_candidate
 from service.scoring.choice import (
     CalibrationChoice,
     ServedCalibration,
@@ -115,23 +106,32 @@ INLINE_DISTINCT = 64
 INLINE_CHARACTERS = 4_000
 
 
+@dataclass(slots=True)
+class Costs:
+    """What a score has cost so far: the seconds of each stage, and the tokens of all calls."""
+
+    seconds: dict[str, float]
+    usage: Usage = NO_TOKENS
+
+    def add(self, stage: str, begun: float, usage: Usage = NO_TOKENS) -> float:
+        """Add the time of a stage, from `begun` to now, and the tokens of its calls. Return the time now."""
+        now = time.perf_counter()
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + now - begun
+        self.usage += usage
+        return now
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Samples:
     """Samples to be scored, and the command that asked for them.
 
-    `chosen`: the calibration that the command names by id, else None. `seconds`: the time of each stage.
+    `chosen`: the calibration that the command names by id, else None.
     """
 
     command: ScoreCommand
     chosen: Calibration | None
     generation: Generation
-    seconds: Mapping[str, float] = field(default_factory=dict)
-
-    def after(self, stage: str, begun: float, further: Usage = NO_TOKENS) -> "Samples":
-        """Return a copy with the time of a stage that ends now and the tokens of its calls."""
-        took = self.seconds.get(stage, 0.0) + time.perf_counter() - begun
-        generation = _with_usage(self.generation, further)
-        return replace(self, generation=generation, seconds={**self.seconds, stage: took})
+    costs: Costs
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +241,7 @@ class Scorer:
                 texts, index = distinct([draw.text for draw in drawn.generation.draws])
                 begun = time.perf_counter()
                 comparison, _ = await self._compare(drawn, texts, index, None)
-                drawn = drawn.after("compare", begun, comparison.usage if comparison else NO_TOKENS)
+                drawn.costs.add("compare", begun, comparison.usage if comparison else NO_TOKENS)
             return drawn
 
     async def finish(self, drawn: Samples, candidate: str | None) -> Score:
@@ -264,7 +264,7 @@ class Scorer:
         if command.draws_none:
             assert command.generation is not None
             undrawn = Generation((), "", omitted=self._llm.identity(command.generation).omitted)
-            return Samples(command, chosen, undrawn, {"queue": started - begun})
+            return Samples(command, chosen, undrawn, Costs({"queue": started - begun}))
         if command.num_samples < MIN_SAMPLES and not self.choice.serves_one(command, chosen):
             raise TooFewSamples(TOO_FEW)
         if command.generation is None:
@@ -277,7 +277,7 @@ class Scorer:
         generation = replace(generation, draws=draws, num_empty=len(generation.draws) - len(draws))
         if not draws or (len(draws) < MIN_SAMPLES and not self.choice.serves_one(command, chosen)):
             raise too_few(generation, command.generation)
-        return Samples(command, chosen, generation, seconds)
+        return Samples(command, chosen, generation, Costs(seconds, generation.usage))
 
     @asynccontextmanager
     async def _checking(self, command: ScoreCommand) -> AsyncIterator["asyncio.Task[Checked] | None"]:
@@ -291,7 +291,7 @@ class Scorer:
     async def _check(self, command: ScoreCommand, texts: Sequence[str]) -> Checked:
         """Return the self-checks of texts. Errors of the LLM become a warning."""
         is_wanted = self._self_check if command.self_check is None else command.self_check
-        question, request = command.whole_question, command.generation
+        question, request = command.prompt.whole_question, command.generation
         if not is_wanted or not question or not texts:
             return Checked()
         left_s = None if request is None else request.deadline_s
@@ -314,8 +314,9 @@ class Scorer:
         return Checked(is_asked=True, warnings=[warning("self_check_missing", message)])
 
     async def _scored(self, drawn: Samples, checking: "asyncio.Task[Checked] | None") -> Score:
-        drawn, seen = await self._seen(drawn)
-        begun, command, observation = time.perf_counter(), drawn.command, seen.observation
+        seen = await self._seen(drawn)
+        command, costs, observation = drawn.command, drawn.costs, seen.observation
+        begun = time.perf_counter()
         applied, about = self.choice.serving(
             command, drawn.chosen, drawn.generation, seen.made_by, observation.evidence
         )
@@ -323,13 +324,14 @@ class Scorer:
             # An unexpected model answered, or the answer has no log-probability.
             raise too_few(drawn.generation, command.generation)
         needs_check = applied is not None and applied.needs_self_check(len(observation.draws))
-        asked_at, checked = time.perf_counter(), Checked()
+        begun, checked = costs.add("spectrum", begun), Checked()
         if checking is not None:
             checked = await checking
         elif command.generation is not None or command.self_check or needs_check:
             # With supplied samples the LLM is called only if need be.
             checked = await self._check(command, [observation.judged])
-        checked_s = time.perf_counter() - asked_at
+        if checked.is_asked:
+            begun = costs.add("self_check", begun, checked.usage)
         # The first decision imports scipy, which takes half a second.
         decides = command.target is not None and applied is not None and bool(applied.calibration.selectors)
         slow = decides or _is_slow(observation.texts)
@@ -339,24 +341,20 @@ class Scorer:
             return judgement, *_p_value(applied, drawn, seen)
 
         judgement, ood_p_value, unusual = await self._maybe_in_thread(slow, judged)
-        judged_s = time.perf_counter() - begun - checked_s
+        costs.add("spectrum", begun)
         about = [*seen.warnings, *about, *checked.warnings, *unusual]
         claims = None
         if seen.answer_claims is not None:
             claims = await self._claim_scores(drawn, seen, seen.answer_claims)
-        seconds = {**drawn.seconds, "spectrum": drawn.seconds["spectrum"] + judged_s}
-        if checked.is_asked:
-            seconds["self_check"] = checked_s
-        generation = _with_usage(drawn.generation, checked.usage)
-        drawn = replace(drawn, generation=generation, seconds=seconds)
         return compose(drawn, seen, applied, judgement, checked.only, ood_p_value, about, claims)
 
-    async def _seen(self, drawn: Samples) -> tuple[Samples, Seen]:
-        """Embed and compare the texts. Return the samples with updated times and tokens, and the `Seen`."""
-        command, generation, begun = drawn.command, drawn.generation, time.perf_counter()
+    async def _seen(self, drawn: Samples) -> Seen:
+        """Embed and compare the texts."""
+        command, generation, costs = drawn.command, drawn.generation, drawn.costs
+        begun = time.perf_counter()
         texts, index = distinct([draw.text for draw in generation.draws])
         candidate = None if command.candidate is None else command.candidate.strip()
-        known, question = with_candidate(texts, candidate), command.question or ""
+        known, question = with_candidate(texts, candidate), command.prompt.question or ""
         is_llm = self.choice.is_by_llm(command)
         by_llm = is_llm and not command.draws_none
         answer_claims = await self._claims.read(command, texts, candidate, len(index))
@@ -373,13 +371,12 @@ class Scorer:
         if by_llm:  # concurrently: they wait for different servers
             async with _running(self._compare(drawn, texts, index, candidate)) as comparing:
                 embedded = await self._embed(to_embed)
-                drawn = drawn.after("embed", begun)
-                begun = time.perf_counter()
+                begun = costs.add("embed", begun)
                 comparison, warnings = await comparing
-            drawn = drawn.after("compare", begun, comparison.usage if comparison else NO_TOKENS)
+            begun = costs.add("compare", begun, comparison.usage if comparison else NO_TOKENS)
         else:
             embedded = await self._embed(to_embed)
-            drawn = drawn.after("embed", begun)
+            begun = costs.add("embed", begun)
         made_by = replace(embedded.made_by, kernel=FACTS) if by_llm else embedded.made_by
         if comparison is not None or (is_llm and command.draws_none):
             made_by = compared_by(made_by, "" if comparison is None else comparison.model)
@@ -389,22 +386,21 @@ class Scorer:
             if command.draws_none:
                 assert candidate is not None and command.candidate_logprob is not None
                 alone = observe_alone(
-                    candidate, command.candidate_logprob, made_by.dimension, command.question
+                    candidate, command.candidate_logprob, made_by.dimension, command.prompt.question
                 )
                 return alone, []
             same = None if comparison is None else comparison.same
             rows = np.array([vectors[text] for text in compared], dtype=np.float32)
             kernel = kernel_of(known, compared, rows, made_by.kernel, question, len(texts), same)
             found = observe(
-                generation.draws, index, texts, candidate, kernel, made_by.dimension, command.question
+                generation.draws, index, texts, candidate, kernel, made_by.dimension, command.prompt.question
             )
             return found, indistinct_answers(found, compared)
 
-        begun = time.perf_counter()
         observation, about = await self._maybe_in_thread(_is_slow(known), observed)
-        drawn = drawn.after("spectrum", begun)
+        costs.add("spectrum", begun)
         about += [*_truncated(drawn), *warnings]
-        return drawn, Seen(observation, vectors, embedded.made_by, made_by, answer_claims, about)
+        return Seen(observation, vectors, embedded.made_by, made_by, answer_claims, about)
 
     async def _compare(
         self, drawn: Samples, texts: Sequence[str], index: NDArray[np.int_], candidate: str | None
@@ -419,12 +415,12 @@ class Scorer:
             order.insert(0, known.index(candidate))
         try:
             comparison = await self._comparer.compare(
-                drawn.command.question or "",
+                drawn.command.prompt.question or "",
                 known,
                 order,
                 model=None if request is None else request.model,
                 priority=Priority.LIVE if request is None else request.priority,
-                deadline_s=max(MAX_COMPARE_S - drawn.seconds.get("compare", 0.0), 0.0),
+                deadline_s=max(MAX_COMPARE_S - drawn.costs.seconds.get("compare", 0.0), 0.0),
             )
             why = NO_REPLY if comparison.is_silent else ""
         except EigencalError as error:
@@ -437,6 +433,7 @@ class Scorer:
     async def _claim_scores(self, drawn: Samples, seen: Seen, answer_claims: AnswerClaims) -> ClaimScores:
         """Return the claims of the judged text."""
         command, chosen, judged = drawn.command, drawn.chosen, seen.observation.judged
+        costs, begun = drawn.costs, time.perf_counter()
         texts = [draw.text for draw in drawn.generation.draws]
         if command.candidate is None and judged in texts and len(texts) > MIN_SAMPLES:
             texts.remove(judged)  # the judged text would support its own claims
@@ -453,7 +450,10 @@ class Scorer:
             warnings += [mismatch(calibration, ["num_samples"])]
         slow = _is_slow([*seen.observation.texts, judged])
         _, unusual = await self._maybe_in_thread(slow, _p_value, applied, drawn, seen)
+        begun = costs.add("spectrum", begun)
         checked = await self._check(command, self._claims.to_check(answer_claims, judged, texts, applied))
+        if checked.is_asked:
+            begun = costs.add("self_check", begun, checked.usage)
         needed = None if applied is None else applied.calibration.fingerprint.self_check
         scores = await self._claims.scores(
             command,
@@ -466,7 +466,8 @@ class Scorer:
             checked.p_true if checked.by == needed else (),
         )
         about = [*unusual, *warnings, *checked.warnings]
-        return replace(scores, warnings=[*scores.warnings, *about], usage=checked.usage)
+        costs.add("spectrum", begun)
+        return replace(scores, warnings=[*scores.warnings, *about])
 
     async def _maybe_in_thread(
         self, slow: object, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
@@ -503,7 +504,7 @@ def _refuse_blank(candidate: str | None) -> None:
 def _p_value(
     applied: ServedCalibration | None, drawn: Samples, seen: Seen
 ) -> tuple[float | None, list[ScoreWarning]]:
-    vector = seen.vectors.get(drawn.command.question or "")
+    vector = seen.vectors.get(drawn.command.prompt.question or "")
     return p_value(applied, vector, drawn.generation.draws, seen.observation.judged)
 
 
@@ -518,16 +519,6 @@ def _truncated(drawn: Samples) -> list[ScoreWarning]:
         "based on their beginnings. Allow more tokens, or ask the model for shorter answers."
     )
     return [warning("truncated_samples", message)]
-
-
-def _with_usage(generation: Generation, further: Usage) -> Generation:
-    """Return the answers with the tokens of further calls added."""
-    drawing = generation.usage
-    usage = Usage(
-        drawing.prompt_tokens + further.prompt_tokens,
-        drawing.completion_tokens + further.completion_tokens,
-    )
-    return replace(generation, usage=usage)
 
 
 def _is_slow(texts: Sequence[str]) -> bool:
@@ -547,7 +538,8 @@ def compose(
 ) -> Score:
     """Return the score. p_true: the self-check of the judged text. claims: None if not scored by claim."""
     command, generation, observation = drawn.command, drawn.generation, seen.observation
-    laps = {stage: round(1000 * took, 3) for stage, took in drawn.seconds.items()}
+    laps = {stage: round(1000 * took, 3) for stage, took in drawn.costs.seconds.items()}
+    laps["total"] = round(1000 * sum(drawn.costs.seconds.values()), 3)
     if command.generation is None:
         laps.pop("generate", None)
     texts = [draw.text for draw in generation.draws]
@@ -567,7 +559,6 @@ def compose(
     if claims is not None:
         known = {warning_.code for warning_ in warnings}
         warnings = warnings + [warning_ for warning_ in claims.warnings if warning_.code not in known]
-        generation = _with_usage(generation, claims.usage)
         values |= {"claims": claims.claims, "claims_calibration": claims.calibration}
     score = Score.model_construct(
         id=new_id("scr"),
@@ -590,8 +581,8 @@ def compose(
         num_empty=generation.num_empty,
         modes=[*judgement.modes] if texts else [],
         samples=texts,
-        timings_ms=Timings.model_construct(None, **laps, total=round(1000 * sum(drawn.seconds.values()), 3)),
-        usage=_usage(generation),
+        timings_ms=Timings.model_construct(None, **laps),
+        usage=_usage(drawn),
         **values,
     )
     score._num_agreeing = judgement.num_agreeing
@@ -600,9 +591,9 @@ def compose(
     return score
 
 
-def _usage(generation: Generation) -> TokenUsage | None:
+def _usage(drawn: Samples) -> TokenUsage | None:
     """Return the tokens used; None if the LLM was not called."""
-    usage = generation.usage
+    usage, generation = drawn.costs.usage, drawn.generation
     if usage == Usage() and not (generation.draws and generation.model):
         return None
     return TokenUsage.model_construct(

@@ -305,11 +305,9 @@ NAMES = ["input", "instructions", "tools", "tool_choice", "text", "reasoning", "
 @given(st.dictionaries(st.sampled_from(NAMES), values))
 def test_any_call_is_converted_or_unscorable(body: dict[str, Any]) -> None:
     try:
-        made = prompt_of(ResponseAnswer().chat_of({"input": "?"} | body))
+        json.dumps(prompt_of(ResponseAnswer().chat_of({"input": "?"} | body)).members)
     except Unscorable as reason:
         assert reason.code in ("unreadable_request", "not_convertible")
-    else:
-        json.dumps(made.marks)
 
 
 EVENT_TYPES = [event["type"] for event in events(REASONING, message("a"), refusing(), CALL)]

@@ -61,7 +61,7 @@ async def test_sampling_settings_reach_the_llm(client: Client, llm: FakeLLM) -> 
     assert first.sampling.stop == ("x",)
     assert (first.sampling.top_k, first.sampling.seed, first.model) == (5, 3, "other")
     assert (second.num_samples, second.sampling.max_tokens) == (6, 9)
-    assert second.messages is not None and second.prompt is None
+    assert second.prompt.members == {"messages": [{"role": "user", "content": "hi"}]}
 
 
 async def test_empty_samples_do_not_count(client: Client) -> None:

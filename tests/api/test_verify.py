@@ -7,7 +7,6 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from service.llm.prompt import Message
 from service.spectral.correctness_model import agreement, sigmoid
 from tests.api.conftest import Client
 from tests.support.fakes import FakeLLM
@@ -76,8 +75,10 @@ async def test_a_context_is_a_system_message(tmp_path: Path) -> None:
             http, context=None, model="small", trace={"a": 1}
         )  # further fields that the router may send
     conversation, *prompts = llm.requests
-    assert conversation.messages == (Message("system", "The country is France."), Message("user", "Which?"))
-    assert [(prompt.prompt, prompt.messages) for prompt in prompts] == [("Which?", None)] * 2
+    user = {"role": "user", "content": "Which?"}
+    system = {"role": "system", "content": "The country is France."}
+    assert conversation.prompt.members == {"messages": [system, user]}
+    assert [one.prompt.members for one in prompts] == [{"messages": [user]}] * 2
 
 
 async def test_without_a_calibration_there_is_no_confidence(client: Client) -> None:

@@ -25,7 +25,7 @@ from tests.support.calibrations import Active, calibration
 from tests.support.decisions import COUNTS, selector
 from tests.support.drop_in import events_of, for_chats
 from tests.support.evidence import TellingLLM, sureness
-from tests.support.fakes import FakeEmbedder
+from tests.support.fakes import FakeEmbedder, last_user_text
 from tests.support.live import in_process
 from tests.support.openai_server import MODEL, Behaviour, Exchange
 from tests.support.operator_world import ended
@@ -272,7 +272,7 @@ class Sure(TellingLLM):
     """Answers all questions alike, with the log-probability given by their number."""
 
     def _texts(self, request: Any) -> list[str]:
-        return [f"{request.prompt} is so"] * request.num_samples
+        return [f"{last_user_text(request)} is so"] * request.num_samples
 
 
 async def test_all_service_sampled_calibrations_apply(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from demo.server import LLMServer
 from service.llm.client import LLM
-from service.llm.prompt import GenerationRequest, PromptShape, Sampling
+from service.llm.prompt import GenerationRequest, Sampling, Template
 from tests.demo.toy import NEVER, Letters, ToyNetwork, toy_model
 from tests.support.live import on_socket, served
 
@@ -244,8 +244,9 @@ async def client(**options: Any) -> AsyncIterator[LLM]:
 @pytest.mark.parametrize("api", ["chat", "completions"])
 @pytest.mark.parametrize("deadline_s", [None, 60.0])
 async def test_the_client_gets_what_it_asks_for(api: Any, deadline_s: float | None) -> None:
-    request = GenerationRequest(5, SHORT, prompt="a", deadline_s=deadline_s)
-    async with client(api=api, shape=PromptShape(template="b\n{prompt}")) as llm:
+    prompt = Template(text="b\n{prompt}", api=api).prompt("a")
+    request = GenerationRequest(5, SHORT, prompt, deadline_s=deadline_s)
+    async with client(api=api) as llm:
         generation = await llm.generate(request)
         await llm.check()
         identity = llm.identity(request)

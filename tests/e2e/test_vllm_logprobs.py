@@ -5,7 +5,6 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Literal
 
 import pytest
 
@@ -13,13 +12,12 @@ from demo.data import PROMPT_TEMPLATE
 from demo.model import Model
 from demo.server import LLMServer
 from service.llm.client import LLM
-from service.llm.prompt import GenerationRequest, PromptShape, Sampling
+from service.llm.prompt import Api, GenerationRequest, Prompt, Sampling, Template
 from service.llm.samples import Draw
 from tests.e2e.conftest import WEIGHTS, VllmServer
 from tests.support.in_thread import serving
 
 pytestmark = pytest.mark.vllm
-SHAPE = PromptShape(template=PROMPT_TEMPLATE)
 QUESTION = "What is the capital of France?"
 LINE = Sampling(temperature=0.5, max_tokens=16, stop=("\n",))
 # Chats have no stop string: a text may end with a newline or the turn, with different sums.
@@ -27,11 +25,9 @@ TURN = Sampling(temperature=0.5, max_tokens=16)
 GREEDY = Sampling(temperature=0.0, max_tokens=16, stop=("\n",))
 
 
-def drawn(
-    url: str, api: Literal["chat", "completions"], *requests: GenerationRequest
-) -> list[tuple[Draw, ...]]:
+def drawn(url: str, *requests: GenerationRequest) -> list[tuple[Draw, ...]]:
     async def main() -> list[tuple[Draw, ...]]:
-        llm = LLM(f"{url}/v1", api=api, shape=SHAPE)
+        llm = LLM(f"{url}/v1")
         await llm.start()
         try:
             return [(await llm.generate(request)).draws for request in requests]
@@ -39,6 +35,10 @@ def drawn(
             await llm.stop()
 
     return asyncio.run(main())
+
+
+def asked(api: Api) -> Prompt:
+    return Template(text=PROMPT_TEMPLATE, api=api).prompt(QUESTION)
 
 
 def by_text(draws: Sequence[Draw]) -> dict[tuple[str, int | None], list[float]]:
@@ -57,10 +57,8 @@ def endings(sums: Sequence[float]) -> int:
 
 
 @pytest.mark.parametrize(("api", "sampling"), [("chat", TURN), ("completions", LINE)])
-def test_equal_answers_have_equal_sums(
-    vllm: VllmServer, api: Literal["chat", "completions"], sampling: Sampling
-) -> None:
-    (draws,) = drawn(vllm.url, api, GenerationRequest(40, sampling, prompt=QUESTION))
+def test_equal_answers_have_equal_sums(vllm: VllmServer, api: Api, sampling: Sampling) -> None:
+    (draws,) = drawn(vllm.url, GenerationRequest(40, sampling, asked(api)))
     assert len(draws) == 40
     for draw in draws:
         assert draw.total_logprob is not None and draw.num_tokens is not None and draw.logprob is not None
@@ -74,9 +72,9 @@ def test_equal_answers_have_equal_sums(
 
 def test_logprobs_match_those_of_the_demonstration(vllm: VllmServer) -> None:
     """Both count the end token, and use the model's own distribution."""
-    request = GenerationRequest(1, GREEDY, prompt=QUESTION)
-    ((expected,),) = drawn(vllm.url, "completions", request)
+    request = GenerationRequest(1, GREEDY, asked("completions"))
+    ((expected,),) = drawn(vllm.url, request)
     with serving(LLMServer(Model.load(WEIGHTS)).app()) as url:
-        ((ours,),) = drawn(url, "completions", request)
+        ((ours,),) = drawn(url, request)
     assert (ours.text, ours.num_tokens) == (expected.text, expected.num_tokens)
     assert ours.total_logprob == pytest.approx(expected.total_logprob, abs=0.02)

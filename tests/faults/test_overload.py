@@ -8,7 +8,7 @@ import pytest
 
 from service.errors import DeadlineExceeded, EigencalError, Overloaded
 from service.llm.client import LLM
-from service.llm.prompt import GenerationRequest, Sampling
+from service.llm.prompt import GenerationRequest, Sampling, Template
 from service.llm.queue import CallQueue
 from tests.support.live import fake_app, on_socket, posted
 from tests.support.openai_server import MODEL, Behaviour, Exchange, OpenAIServer, after, answers, hang
@@ -44,7 +44,7 @@ def together(number: int) -> Behaviour:
 
 
 def ask() -> GenerationRequest:
-    return GenerationRequest(2, Sampling(), prompt="p")
+    return GenerationRequest(2, Sampling(), Template().prompt("p"))
 
 
 async def hung_up(llm: LLM) -> None:

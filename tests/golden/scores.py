@@ -41,7 +41,7 @@ from service.spectral.selective import SelectiveCounts
 from service.spectral.spectrum import DepolarizedMap, TemperatureMap
 from tests.support.calibrations import Active, calibration
 from tests.support.decisions import COUNTS
-from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.fakes import FakeEmbedder, FakeLLM, last_user_text
 from tests.support.live import in_process
 from tests.support.sqlite_store import SqliteStore
 
@@ -78,12 +78,11 @@ class Recorded(FakeLLM):
         generation = super()._answer(request)
         if request.is_question:
             return generation
-        draws = self.script[request.prompt or ""][: request.num_samples]
+        draws = self.script[last_user_text(request)][: request.num_samples]
         return replace(generation, draws=tuple(draws))
 
     def _yes(self, request: GenerationRequest) -> float | None:
-        assert request.wire is not None
-        asked = json.dumps(request.wire.parts["messages"][-1]).encode()
+        asked = json.dumps(request.prompt.members["messages"][-1]).encode()
         value = int.from_bytes(hashlib.sha256(asked).digest()[:4]) / 2**32
         return None if value > 0.95 else value
 

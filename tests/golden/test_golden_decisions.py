@@ -14,7 +14,7 @@ from benchmarks.recorded_evidence import DEV, TEST, D, Recorded, embedded
 from benchmarks.selective_worlds import Tally, naive, recorded_splits
 from service.calibration.calibration import Calibration
 from service.calibration.rows import DevRow
-from service.embedding.port import supplied_draws, usable
+from service.llm.samples import supplied_draws, usable
 from service.spectral.correctness_model import (
     AGREEMENT,
     fit_correctness,

@@ -13,7 +13,7 @@ from service.llm.prompt import GenerationRequest
 from service.llm.samples import Draw, Generation
 from service.spectral.evidence import EvidenceMap
 from tests.support.calibrations import calibration
-from tests.support.fakes import FakeLLM
+from tests.support.fakes import FakeLLM, last_user_text
 
 ROWS, SAMPLES, DIMENSION = 80, 4, 16
 
@@ -47,7 +47,7 @@ class TellingLLM(FakeLLM):
         generation = await super().generate(request)
         if not self.tells:
             return generation
-        total = self._total(request.prompt or "")
+        total = self._total(last_user_text(request))
         return replace(
             generation, draws=tuple(replace(draw, total_logprob=total) for draw in generation.draws)
         )

@@ -24,12 +24,8 @@ DEFAULT_ANSWERS = ("Paris", "Paris", "Lyon", "paris", "Marseille")
 
 def last_user_text(request: GenerationRequest) -> str:
     """Return the prompt, or the content of the last message of the conversation."""
-    if request.prompt is not None:
-        return request.prompt
-    if request.wire is not None:
-        parts = request.wire.parts
-        return str(parts["prompt"] if "prompt" in parts else parts["messages"][-1]["content"])
-    return request.messages[-1].content if request.messages else ""
+    members = request.prompt.members
+    return str(members["prompt"] if "prompt" in members else members["messages"][-1]["content"])
 
 
 class FakeLLM:

@@ -39,8 +39,6 @@ class MemoryKept:
             self._kept.pop((document.owner, document.id), None)  # a replaced document moves to the end
             if document.text is not None and document.until > time.monotonic():
                 self._kept[document.owner, document.id] = (document.until, document.text)
-        for names in list(self._kept)[: -self._max_documents]:
-            del self._kept[names]
 
     async def get(self, id_: str, owner: str) -> dict[str, Any] | None:
         """Return a document."""
@@ -49,10 +47,10 @@ class MemoryKept:
         return json.loads(text) if until > time.monotonic() else None
 
     async def sweep(self) -> None:
-        """Delete expired documents."""
+        """Delete documents that are expired or beyond the limit."""
         self._check()
-        now = time.monotonic()
-        self._kept = {names: kept for names, kept in self._kept.items() if kept[0] > now}
+        now, newest = time.monotonic(), list(self._kept.items())[-self._max_documents :]
+        self._kept = {names: kept for names, kept in newest if kept[0] > now}
 
     def _check(self) -> None:
         if not self.available:

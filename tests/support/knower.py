@@ -17,8 +17,7 @@ class Knower(FakeLLM):
 
     def identity(self, request: GenerationRequest) -> LLMIdentity:
         """Return the identity, with `answered` by whether a prompt, or a conversation, was asked."""
-        kind = request.messages is None
-        asked = any((one.messages is None) == kind for one in self.requests)
+        asked = any(one.sampling == request.sampling for one in self.requests)
         return replace(super().identity(request), answered=asked)
 
     def _texts(self, request: GenerationRequest) -> list[str]:

@@ -27,7 +27,7 @@ from service.jobs.knowing import GetToKnow
 from service.jobs.runner import DurableJobs, JobSteps
 from service.jobs.store import SqlJobs
 from service.llm.client import LLM
-from service.llm.prompt import PromptShape
+from service.llm.prompt import Template
 from service.llm.queue import CallQueue
 from service.proxy.chat import Chat
 from service.scoring.claims import ClaimScorer
@@ -88,7 +88,7 @@ SERVER_ONLY = {"embedder_api_key"}
 BUILT = [
     CallQueue,
     LLM,
-    PromptShape,
+    Template,
     Chat,
     http_embedder.HttpEmbedder,
     local.SentenceTransformerEmbedder,

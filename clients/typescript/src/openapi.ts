@@ -2187,12 +2187,12 @@ export interface components {
             queue: number;
             /**
              * Self Check
-             * @description Wait for the self-check, after all other calls. Null if the LLM was not asked.
+             * @description Wait for self-checks, after all other calls. Null if the LLM was not asked.
              */
             self_check?: number | null;
             /**
              * Spectrum
-             * @description Spectrum, calibration and modes.
+             * @description Spectrum, calibration, modes and claims.
              */
             spectrum: number;
             /**

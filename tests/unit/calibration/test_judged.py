@@ -10,8 +10,8 @@ from service.calibration.calibration import answer_features
 from service.calibration.labels import LabelledRows
 from service.calibration.material import DevSet, all_texts, assemble
 from service.calibration.rows import DevRow
-from service.embedding.port import PAPER, distinct, with_candidate
-from service.llm.samples import Draw
+from service.embedding.port import PAPER
+from service.llm.samples import Draw, distinct, with_candidate
 from service.scoring.choice import ServedCalibration
 from service.scoring.judge import judge
 from service.scoring.observation import kernel_of, observe, observe_alone

@@ -51,8 +51,7 @@ def test_an_answer_is_compared_by_one_of_equal_words() -> None:
 
 def test_the_prompt_begins_with_the_rule_and_the_examples() -> None:
     _, llm = compared(["Jupiter", "Saturn"], never)
-    wires = [request.wire for request in llm.questions]
-    beginnings = [wire.parts["messages"][:-1] for wire in wires if wire is not None]
+    beginnings = [request.prompt.members["messages"][:-1] for request in llm.questions]
     assert all(turns == beginnings[0] for turns in beginnings)
     assert beginnings[0][0]["content"].startswith(RULE)
     assert [turn["content"] for turn in beginnings[0][1::2]] == [reply for *_, reply in EXAMPLES]

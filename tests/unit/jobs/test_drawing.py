@@ -27,7 +27,7 @@ from service.llm.client import LLM
 from service.llm.prompt import GenerationRequest, LLMIdentity, Sampling
 from service.scoring.score import Serving
 from service.scoring.scorer import LiveLoad
-from tests.support.fakes import FakeEmbedder, FakeLLM
+from tests.support.fakes import FakeEmbedder, FakeLLM, last_user_text
 from tests.support.openai_server import Behaviour, OpenAIServer, answers
 from tests.support.pipeline import QUICK
 from tests.support.sqlite_store import CopiedDatabase
@@ -182,7 +182,7 @@ async def test_stored_answers_are_not_sampled_again(make: Make) -> None:
         assert all(row[: len(old)] == old for old, row in zip(before, after, strict=True))
         complete = {f"p{i}" for i, row in enumerate(before) if len(row) == 5}
         assert complete
-        assert not {r.prompt for r in llm.requests} & complete
+        assert not {last_user_text(one) for one in llm.requests} & complete
 
 
 @pytest.mark.parametrize("passing", [LLMUnavailable("down"), LLMError("no", llm_status=500)])

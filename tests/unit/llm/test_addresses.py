@@ -9,7 +9,7 @@ from service.embedding.http import HttpEmbedder
 from service.errors import EmbedderUnavailable, LLMUnavailable
 from service.llm.client import LLM
 from service.llm.connection import api_base, endpoint
-from service.llm.prompt import GenerationRequest, Sampling
+from service.llm.prompt import GenerationRequest, Sampling, Template
 
 
 def test_queries_of_a_caller_precede_those_of_the_base_url() -> None:
@@ -55,7 +55,7 @@ def test_all_clients_use_the_same_base_url() -> None:
         mock, url = httpx2.MockTransport(refuse), "https://host/api/v3?api-version=1"
         llm = LLM(url, transport=mock)
         with pytest.raises(LLMUnavailable):
-            await llm.generate(GenerationRequest(2, Sampling(), prompt="?"))
+            await llm.generate(GenerationRequest(2, Sampling(), Template().prompt("?")))
         with pytest.raises(EmbedderUnavailable):
             await HttpEmbedder(url, "m", transport=mock).check()
         async with llm.forward("/completions", None):

@@ -6,7 +6,7 @@ import pytest
 
 from service.errors import LLMError
 from service.llm.ask import Asker, is_correct, one_line, share_of_yes
-from service.llm.prompt import GenerationRequest, Sampling
+from service.llm.prompt import GenerationRequest, Sampling, Template
 from tests.support.openai_server import MODEL, Behaviour, Exchange, answers, status
 from tests.unit.llm.test_llm_http import playing
 from tests.unit.llm.test_llm_logprobs import APIS, with_alternatives
@@ -80,7 +80,7 @@ async def test_draws_keep_their_identity() -> None:
         refused = is_draw and "top_k" in exchange.body
         await (REFUSAL if refused else with_alternatives(LIKELY))(exchange)
 
-    request = GenerationRequest(1, Sampling(), prompt="Capital?")
+    request = GenerationRequest(1, Sampling(), Template().prompt("Capital?"))
     async with playing(default=one_dialect) as (_, llm):
         await llm.generate(request)
         before = llm.identity(request)

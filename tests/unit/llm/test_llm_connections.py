@@ -14,7 +14,7 @@ from service.errors import LLMUnavailable
 from service.llm import connection
 from service.llm.client import LLM
 from service.llm.connection import Connections, HealthProbe, endpoint
-from service.llm.prompt import GenerationRequest, Sampling
+from service.llm.prompt import GenerationRequest, Sampling, Template
 from tests.support.openai_server import Behaviour, Exchange, OpenAIServer, completion, hang
 from tests.support.openai_server import pieces as begun
 
@@ -113,7 +113,7 @@ async def llm(url: str) -> AsyncIterator[Ask]:
     made = LLM(url, model="m")
 
     async def ask() -> object:
-        generation = await made.generate(GenerationRequest(1, Sampling(), prompt="?"))
+        generation = await made.generate(GenerationRequest(1, Sampling(), Template().prompt("?")))
         return [draw.text for draw in generation.draws]
 
     yield ask

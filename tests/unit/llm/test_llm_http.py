@@ -21,7 +21,7 @@ from service.errors import (
 )
 from service.llm import wire
 from service.llm.client import LLM
-from service.llm.prompt import GenerationRequest, Sampling
+from service.llm.prompt import GenerationRequest, Sampling, Template
 from service.llm.queue import CallQueue
 from service.llm.samples import Generation
 from tests.support.openai_server import (
@@ -42,8 +42,8 @@ PROMPT = "What is the capital of France?"
 
 
 def ask(n: int = 4, **more: Any) -> GenerationRequest:
-    sampling = more.pop("sampling", Sampling())
-    return GenerationRequest(num_samples=n, sampling=sampling, **({"prompt": PROMPT} | more))
+    sampling, prompt = more.pop("sampling", Sampling()), Template().prompt(PROMPT)
+    return GenerationRequest(num_samples=n, sampling=sampling, **({"prompt": prompt} | more))
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from service.errors import LLMError
-from service.llm.prompt import GenerationRequest, Sampling
+from service.llm.prompt import Api, GenerationRequest, Sampling, Template
 from service.llm.samples import Draw
 from service.llm.wire import Choice
 from tests.support.openai_server import MODEL, Behaviour, Exchange, OpenAIServer, answers, status
@@ -15,8 +15,10 @@ from tests.unit.llm.test_llm_http import playing
 APIS = pytest.mark.parametrize("api", ["chat", "completions"])
 
 
-def ask(n: int = 2, **more: Any) -> GenerationRequest:
-    return GenerationRequest(n, more.pop("sampling", Sampling()), **({"prompt": "Capital?"} | more))
+def ask(n: int = 2, api: Api = "chat", **more: Any) -> GenerationRequest:
+    return GenerationRequest(
+        n, more.pop("sampling", Sampling()), Template(api=api).prompt("Capital?"), **more
+    )
 
 
 async def drawn(request: GenerationRequest, behaviour: Behaviour, **settings: Any) -> tuple[Draw, ...]:
@@ -53,8 +55,8 @@ def telling(*per_choice: Any, text: str = "Paris") -> Behaviour:
 
 @APIS
 @pytest.mark.parametrize("values", [[-1.0, None], [-1.0, "-2"], [-1.0, 1e300]])
-async def test_token_without_logprob_removes_the_evidence(api: str, values: list[Any]) -> None:
-    result = await drawn(ask(), telling(values, [-1.0, -2.0]), api=api)
+async def test_token_without_logprob_removes_the_evidence(api: Api, values: list[Any]) -> None:
+    result = await drawn(ask(api=api), telling(values, [-1.0, -2.0]))
     assert (result[0].total_logprob, result[0].num_tokens, result[0].logprob) == (None, None, -1.0)
     assert result[1].total_logprob == -3.0
 
@@ -135,13 +137,14 @@ def with_alternatives(*per_token: dict[str, Any]) -> Behaviour:
     return behave
 
 
-ALTERNATIVES = ask(1, sampling=Sampling(temperature=0, max_tokens=1), num_alternatives=5)
+def asking(api: Api = "chat") -> GenerationRequest:
+    return ask(1, api, sampling=Sampling(temperature=0, max_tokens=1), num_alternatives=5)
 
 
 @APIS
-async def test_top_first_tokens_are_returned_on_request(api: str) -> None:
+async def test_top_first_tokens_are_returned_on_request(api: Api) -> None:
     body = {"Yes": -0.2, "No": -2, "So": None}
-    (result,) = await drawn(ALTERNATIVES, with_alternatives(body, {"!": -1.0}), api=api)
+    (result,) = await drawn(asking(api), with_alternatives(body, {"!": -1.0}))
     assert result.first_tokens == {"Yes": -0.2, "No": -2.0}
 
 
@@ -149,7 +152,7 @@ async def test_alternatives_are_never_left_out() -> None:
     refusal = status(400, {"error": {"message": "no"}})
     async with playing(default=refusal) as (server, llm):
         with pytest.raises(LLMError):
-            await llm.generate(ALTERNATIVES)
+            await llm.generate(asking())
         assert all(body["top_logprobs"] == 5 for body in server.bodies)
 
 
@@ -163,10 +166,10 @@ async def test_alternatives_are_asked_for_after_draws_without_log_probabilities(
     refusal = status(400, {"error": {"message": "no"}})
     async with playing(default=one_answer) as (server, llm):
         await llm.generate(ask(3))
-        assert (await llm.generate(ALTERNATIVES)).draws[0].first_tokens == {"Yes": -0.2}
+        assert (await llm.generate(asking())).draws[0].first_tokens == {"Yes": -0.2}
         server.default = draws_refusing(refusal)
         with pytest.raises(LLMError):
-            await llm.generate(ALTERNATIVES)
+            await llm.generate(asking())
         await llm.generate(ask(3))
         assert "logprobs" not in server.bodies[-1]
 
@@ -187,5 +190,5 @@ async def test_missing_alternatives_are_none(alternatives: Any) -> None:
         choice = {"index": 0, "finish_reason": "stop", "message": {"content": "Yes"}}
         await exchange.send(200, {"model": MODEL, "choices": [choice | {"logprobs": {"content": content}}]})
 
-    (result,) = await drawn(ALTERNATIVES, behave)
+    (result,) = await drawn(asking(), behave)
     assert result.first_tokens == {}

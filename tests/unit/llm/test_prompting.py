@@ -1,54 +1,65 @@
 """The shape of prompts, and the extraction of answers."""
 
-from typing import Any
-
 import pytest
 
-from service.llm.prompt import GenerationRequest, Message, PromptShape, Sampling
-from service.llm.samples import Draw
+from service.llm.prompt import Message, Prompt, Template, as_sent
+from service.llm.reasoning import answer_in
 
 USER = {"role": "user", "content": "Why?"}
-
-
-def prompt(text: str) -> GenerationRequest:
-    return GenerationRequest(2, Sampling(), prompt=text)
-
-
-def talk(*turns: Message) -> GenerationRequest:
-    return GenerationRequest(2, Sampling(), messages=turns)
-
-
-def shape_of(shape: PromptShape, request: GenerationRequest, api: str = "chat") -> str:
-    return shape.identity(request, model="m", api=api).prompt_shape
-
-
-def sent(shape: PromptShape, request: GenerationRequest) -> Any:
-    """Return the messages of a chat."""
-    return shape.members(request, "chat")["messages"]
+SYSTEM = {"role": "system", "content": "Be brief."}
+BRIEF = Template("Be brief.")
+WHY = [Message("user", "Why?")]
 
 
 def test_template_may_contain_examples_and_keeps_braces() -> None:
-    examples = PromptShape(template="Q: One?\nA: 1\nQ: {prompt}\nA:")
-    assert sent(examples, prompt("Why?"))[0]["content"] == "Q: One?\nA: 1\nQ: Why?\nA:"
-    in_json = PromptShape(template='{"ask": "{prompt}"}')
-    assert in_json.members(prompt("{x} {0}"), "completions") == {"prompt": '{"ask": "{x} {0}"}'}
+    examples = Template(text="Q: One?\nA: 1\nQ: {prompt}\nA:").prompt("Why?")
+    assert examples.members["messages"][0]["content"] == "Q: One?\nA: 1\nQ: Why?\nA:"
+    assert examples.question == examples.whole_question == "Why?"
+    in_json = Template(text='{"ask": "{prompt}"}', api="completions")
+    assert in_json.prompt("{x} {0}").members == {"prompt": '{"ask": "{x} {0}"}'}
 
 
 def test_system_prompt_is_first_and_never_duplicated() -> None:
-    shape = PromptShape(system_prompt="Be brief.")
-    system = {"role": "system", "content": "Be brief."}
-    assert sent(shape, prompt("Why?")) == [system, USER]
-    assert sent(shape, talk(Message("user", "Why?"))) == [system, USER]
-    own = sent(shape, talk(Message("system", "Be long."), Message("user", "Why?")))
-    assert own == [{"role": "system", "content": "Be long."}, USER]
-    assert shape.members(prompt("Why?"), "completions") == {"prompt": "Be brief.\n\nWhy?"}
+    assert BRIEF.prompt("Why?").members == BRIEF.prompt(None, WHY).members == {"messages": [SYSTEM, USER]}
+    own = BRIEF.prompt(None, [Message("system", "Be long."), *WHY])
+    assert own.members == {"messages": [{"role": "system", "content": "Be long."}, USER]}
+    completion = Template("Be brief.", api="completions")
+    assert completion.prompt("Why?").members == {"prompt": "Be brief.\n\nWhy?"}
+    assert completion.prompt(None, WHY).members == {"messages": [SYSTEM, USER]}
 
 
 def test_bare_prompt_and_conversation_have_one_shape() -> None:
-    assert shape_of(PromptShape(), prompt("Why?")) == shape_of(PromptShape(), talk(Message("user", "Why?")))
-    system = PromptShape(system_prompt="Be brief.")
-    assert shape_of(system, prompt("Why?")) == shape_of(system, talk(Message("user", "Why?")))
-    assert shape_of(system, prompt("Why?")) != shape_of(PromptShape(), prompt("Why?"))
+    assert Template().prompt("Why?").shape == Template().prompt(None, WHY).shape
+    assert BRIEF.prompt("Why?").shape == BRIEF.prompt(None, WHY).shape != Template().prompt("Why?").shape
+    examples, plain = Template(text="Q: {prompt}"), Template().prompt("Why?").shape
+    assert examples.prompt(None, WHY).shape == plain != examples.prompt("Why?").shape
+
+
+CHAT = {
+    "messages": [
+        {"role": "user", "content": [{"type": "text", "text": "Which?"}, {"type": "image_url"}]},
+        {"role": "assistant", "content": None},
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "question"),
+    [
+        (Template().prompt(" Which? "), "Which?"),
+        (Template().prompt("x" * 5000), "x" * 2000),
+        (
+            Template().prompt(
+                None, [Message("user", "First?"), Message("user", "Last?"), Message("assistant", "So")]
+            ),
+            "Last?",
+        ),
+        (Template().prompt(None, [Message("system", "Be brief.")]), None),
+        (as_sent(CHAT, {}), "Which?"),
+    ],
+)
+def test_question_is_the_prompt_or_the_last_user_turn(prompt: Prompt, question: str | None) -> None:
+    assert prompt.question == question
 
 
 @pytest.mark.parametrize(
@@ -95,9 +106,9 @@ def test_bare_prompt_and_conversation_have_one_shape() -> None:
     ],
 )
 def test_answer_is_stripped_and_free_of_reasoning(output: str, answer: str) -> None:
-    assert Draw(output).answer().text == answer
+    assert answer_in(output).strip() == answer
 
 
 def test_template_without_a_place_for_the_prompt_is_refused() -> None:
     with pytest.raises(ValueError, match="template"):
-        PromptShape(template="no place")
+        Template(text="no place")

@@ -15,7 +15,7 @@ from service.embedding.http import HttpEmbedder
 from service.errors import EigencalError, EmbedderRefusal
 from service.llm.client import LLM
 from service.llm.connection import Connections, endpoint, tls
-from service.llm.prompt import GenerationRequest, Sampling
+from service.llm.prompt import GenerationRequest, Sampling, Template
 from tests.support.openai_server import OpenAIServer, hang, status
 
 pytestmark = pytest.mark.usefixtures("bounded")
@@ -116,7 +116,7 @@ REFUSAL = b"HTTP/1.1 413 Too Large\r\nconnection: close\r\ncontent-length: %d\r\
 async def refusal_of_llm(url: str, text: str) -> str:
     made = LLM(url, model="m")
     with pytest.raises(EigencalError) as caught:
-        await made.generate(GenerationRequest(1, Sampling(), prompt=text))
+        await made.generate(GenerationRequest(1, Sampling(), Template().prompt(text)))
     await made.stop()
     assert caught.value.extra["llm_status"] == 413
     return str(caught.value.extra["llm_message"])

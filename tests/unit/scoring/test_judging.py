@@ -16,7 +16,7 @@ from service.calibration.calibration import (
     Selector,
     caller_fingerprint,
 )
-from service.llm.prompt import GenerationRequest, Sampling
+from service.llm.prompt import GenerationRequest, Sampling, Template
 from service.scoring.score import Score, ScoreCommand, Target
 from service.scoring.scorer import Scorer
 from service.spectral.evidence import EvidenceMap
@@ -86,7 +86,7 @@ def test_a_candidate_never_counts_as_an_answer(samples: list[str], candidate: st
 async def test_p_correct_is_finite_for_any_logprobs(told: float) -> None:
     llm = TellingLLM(told={"question 0": told})
     command = ScoreCommand(
-        GenerationRequest(3, Sampling(), prompt="question 0"), candidate="answer 0", target=EASY
+        GenerationRequest(3, Sampling(), Template().prompt("question 0")), candidate="answer 0", target=EASY
     )
     wanted = Scorer(llm, embedder(), Active()).choice.fingerprint(command)
     fits = by_evidence(fingerprint=wanted, selectors={3: selector(EvidenceMap(1.0, 0.0, 1.0))})

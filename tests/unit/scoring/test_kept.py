@@ -98,6 +98,7 @@ class TestKeptDocuments:
                 await result.put_all(documents(id_))
             await result.put_all(documents("a"))  # which makes it the youngest
             await result.put_all(documents("f", "g"))
+            await result.sweep()
             left = [id_ for id_ in "abcdefg" if await result.get(id_, "me")]
             assert left == ["a", "d", "e", "f", "g"]
 
@@ -118,7 +119,7 @@ class TestScoreStore:
                     await made.put_all(documents(*(f"{name}{i}{j}" for j in range(4))))
 
             await asyncio.gather(fill(first, "one"), fill(second, "other"))
-            await first.put_all(documents("last"))
+            await first.sweep()
             assert await rows(database) == MOST
 
     async def test_expired_documents_are_deleted(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:

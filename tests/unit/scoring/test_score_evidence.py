@@ -9,7 +9,7 @@ import pytest
 
 from service.calibration.calibration import Calibration
 from service.errors import TooFewSamples
-from service.llm.prompt import GenerationRequest, Sampling
+from service.llm.prompt import GenerationRequest, Sampling, Template
 from service.scoring.score import Score, ScoreCommand
 from service.scoring.scorer import Scorer
 from tests.support.calibrations import Active, calibration
@@ -20,7 +20,7 @@ DIMENSION = 8
 
 
 def asked(num_samples: int, prompt: str = "question 0", **parts: Any) -> ScoreCommand:
-    return ScoreCommand(GenerationRequest(num_samples, Sampling(), prompt=prompt), **parts)
+    return ScoreCommand(GenerationRequest(num_samples, Sampling(), Template().prompt(prompt)), **parts)
 
 
 def fitting(llm: TellingLLM, made: Callable[..., Calibration] = by_evidence) -> Calibration:

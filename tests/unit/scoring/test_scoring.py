@@ -2,14 +2,13 @@
 
 import time
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from service.embedding.port import PAPER
 from service.errors import DeadlineExceeded
-from service.llm.prompt import GenerationRequest, Message, Sampling, WirePrompt
+from service.llm.prompt import GenerationRequest, Sampling, Template
 from service.llm.samples import Draw, Generation
 from service.scoring.judge import find_modes
 from service.scoring.observation import kernel_of, observe
@@ -40,43 +39,11 @@ def test_at_most_five_modes_are_returned() -> None:
 
 
 async def test_deadline_counts_from_the_arrival() -> None:
-    request = GenerationRequest(2, Sampling(), prompt="p", deadline_s=60.0)
+    request = GenerationRequest(2, Sampling(), Template().prompt("p"), deadline_s=60.0)
     scorer = Scorer(FakeLLM(), FakeEmbedder(), Active())
     assert await scorer.score(ScoreCommand(request, arrived=time.perf_counter()))
     with pytest.raises(DeadlineExceeded):
         await scorer.score(ScoreCommand(request, arrived=time.perf_counter() - 61.0))
-
-
-@pytest.mark.parametrize(
-    ("fields", "question"),
-    [
-        ({"prompt": " Which? "}, "Which?"),
-        ({"prompt": "x" * 5000}, "x" * 2000),
-        (
-            {"messages": (Message("user", "First?"), Message("user", "Last?"), Message("assistant", "So"))},
-            "Last?",
-        ),
-        ({"messages": (Message("system", "Be brief."),)}, None),
-        (
-            {
-                "wire": WirePrompt(
-                    {
-                        "messages": [
-                            {
-                                "role": "user",
-                                "content": [{"type": "text", "text": "Which?"}, {"type": "image_url"}],
-                            },
-                            {"role": "assistant", "content": None},
-                        ]
-                    }
-                )
-            },
-            "Which?",
-        ),
-    ],
-)
-def test_question_is_the_prompt_or_the_last_user_turn(fields: dict[str, Any], question: str | None) -> None:
-    assert GenerationRequest(2, Sampling(), **fields).question == question
 
 
 class Queued(FakeLLM):
@@ -87,7 +54,7 @@ class Queued(FakeLLM):
 
 
 async def test_waiting_for_the_llm_counts_as_queueing() -> None:
-    request = GenerationRequest(2, Sampling(), prompt="p")
+    request = GenerationRequest(2, Sampling(), Template().prompt("p"))
     score = await Scorer(Queued(), FakeEmbedder(), Active()).score(ScoreCommand(request))
     assert score.timings_ms.generate == 0.0  # never less, for any report of an LLM
     assert score.timings_ms.queue > 0.0

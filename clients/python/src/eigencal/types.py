@@ -435,9 +435,9 @@ class Timings(Result):
     queue: float
     """Waiting for parsing and for a slot at the LLM."""
     self_check: float | None = None
-    """Wait for the self-check, after all other calls. Null if the LLM was not asked."""
+    """Wait for self-checks, after all other calls. Null if the LLM was not asked."""
     spectrum: float
-    """Spectrum, calibration and modes."""
+    """Spectrum, calibration, modes and claims."""
     total: float
     """Total time."""
 
