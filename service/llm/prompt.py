@@ -65,6 +65,9 @@ class Prompt:
     whole_question: str = ""
 
 
+UNKNOWN = Prompt("chat", {})
+
+
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
     """One prompt to be answered `num_samples` times.

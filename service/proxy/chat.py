@@ -13,7 +13,7 @@ from service.http.disconnect import StreamingBody
 from service.llm import forward
 from service.llm.client import LLM
 from service.llm.forward import Reply, read_ahead
-from service.llm.prompt import GenerationRequest, Priority
+from service.llm.prompt import Priority
 from service.llm.sse import events, parse_object, prepend, too_long
 from service.llm.wire import MAX_MESSAGE_CHARS, NONSENSE
 from service.proxy.answer import TOO_LONG, encoded, event_of, with_uncertainty, without_logprobs
@@ -100,7 +100,7 @@ class Chat:
         model, sampling = body.get("model"), serving.messages_sampling
         limit = body.get("max_completion_tokens") or body.get("max_tokens")
         limit = limit if type(limit) is int else sampling.max_tokens
-        request = GenerationRequest(
+        command = ScoreCommand(
             num_samples=serving.number_of(wanted),
             sampling=sampling,
             prompt=prompt_of(body),
@@ -109,17 +109,17 @@ class Chat:
             priority=Priority.LIVE if self.abstain else Priority.BESIDE,
             # The context may have no room for more than the call's limit.
             fallback_max_tokens=limit if 0 < limit < sampling.max_tokens else None,
+            calibration=options.calibration,
+            target=target,
+            claims=claims,
         )
-        command = ScoreCommand(
-            generation=request, calibration=options.calibration, target=target, claims=claims
-        )
-        number: int | None = request.num_samples
+        number: int | None = command.num_samples
         if wanted == AUTO:
             with suppress(EigencalError):  # the score will report it
                 number = choice.recommended(command, await choice.named(options.calibration))
         sampling = replace(sampling, max_tokens=max(limit, sampling.max_tokens))
-        request = replace(request, num_samples=number or request.num_samples, sampling=sampling)
-        call.command, call.is_judged_alone = replace(command, generation=request), number == 0
+        call.command = replace(command, num_samples=number or command.num_samples, sampling=sampling)
+        call.is_judged_alone = number == 0
         return call.is_judged_alone and body.get("logprobs") in (None, False)
 
     async def _answer(

@@ -149,13 +149,10 @@ class AnswerScores:
         Raises Unscorable if it has none, or was cut, and no samples are allowed.
         """
         command, logprob = call.command, candidate.total_logprob
-        assert command is not None and command.generation is not None
+        assert command is not None
         answers: tuple[Draw, ...] = (candidate,)
         if call.is_judged_alone and logprob is not None and not candidate.truncated:
-            request = replace(command.generation, num_samples=0)
-            alone = replace(
-                command, generation=request, candidate_logprob=logprob, arrived=time.perf_counter()
-            )
+            alone = replace(command, num_samples=0, candidate_logprob=logprob, arrived=time.perf_counter())
             drawn = await self._service.scorer.draw(alone)
             drawn = replace(drawn, generation=replace(drawn.generation, model=call.answer.model))
         elif command.draws_none:
@@ -178,8 +175,7 @@ def _under_limit(drawn: Samples, answers: Sequence[Draw], limit: int) -> Samples
     `limit`: of the settings. Answers drawn under a larger limit count as drawn under it if none is longer.
     Answers drawn under the call's smaller limit do so too, if that limit cut none.
     """
-    request, generation = drawn.command.generation, drawn.generation
-    assert request is not None
+    command, generation = drawn.command, drawn.generation
     counted = [answer.num_tokens for answer in answers if answer.num_tokens is not None]
     all_counted = len(counted) == len(answers) + generation.num_empty
     # If a count is missing, the sum over all samples is an upper bound of the longest.
@@ -188,8 +184,8 @@ def _under_limit(drawn: Samples, answers: Sequence[Draw], limit: int) -> Samples
         limit = generation.max_tokens
     elif not 0 < longest <= limit:
         return drawn
-    sampling = replace(request.sampling, max_tokens=limit)
-    return replace(drawn, command=replace(drawn.command, generation=replace(request, sampling=sampling)))
+    sampling = replace(command.sampling, max_tokens=limit)
+    return replace(drawn, command=replace(command, sampling=sampling))
 
 
 def _fields(score: Score, *, with_marks: bool) -> dict[str, Any]:

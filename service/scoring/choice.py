@@ -174,11 +174,11 @@ class CalibrationChoice:
         embedder = made_by or self._embedder.identity
         if made_by is None and self.is_by_llm(command):
             embedder = compared_by(embedder, "")  # the LLM that compares is known afterwards
-        if command.generation is None:
+        if not command.is_drawn:
             return caller_fingerprint(command.source_label, embedder)
-        identity = self._llm.identity(command.generation)
+        identity = self._llm.identity(command)
         drawn_by = identity.of(generation) if generation else identity
-        return service_fingerprint(drawn_by, command.generation.sampling, embedder)
+        return service_fingerprint(drawn_by, command.sampling, embedder)
 
     def fitting(
         self,
@@ -204,7 +204,7 @@ class CalibrationChoice:
             return None, [warning("calibration_missing", f"{NO_CALIBRATION} {self.progress}".rstrip())]
         wanted = replace(self.fingerprint(command, generation, made_by), unit=unit)
         drawn = generation is not None and bool(generation.draws)
-        is_known = drawn or command.generation is None or self._llm.identity(command.generation).answered
+        is_known = drawn or not command.is_drawn or self._llm.identity(command).answered
         model = generation.model if generation else ""
 
         def differs(calibration: Calibration) -> list[str]:
@@ -219,7 +219,7 @@ class CalibrationChoice:
         nearest, different = min(((made, differs(made)) for made in candidates), key=lambda of: len(of[1]))
         if not different:
             return nearest, []
-        progress = self.progress if chosen is None and command.generation is not None else ""
+        progress = self.progress if chosen is None and command.is_drawn else ""
         return None, [mismatch(nearest, different, progress)]
 
     def serving(
@@ -256,7 +256,7 @@ class CalibrationChoice:
 
         chosen: the calibration that the command names by id. Raises EmbedderUnavailable.
         """
-        if command.generation is None or (chosen is None and command.calibration != "active"):
+        if not command.is_drawn or (chosen is None and command.calibration != "active"):
             return None
         calibration, _ = self.fitting(command, chosen)
         return None if calibration is None else calibration.recommended

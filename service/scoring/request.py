@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from service.calibration.rows import LogProbability, TokenLogProbability
 from service.claims.comparison import Compare
 from service.http.bodies import RequestModel
-from service.llm.prompt import Message, Sampling
+from service.llm.prompt import UNKNOWN, Message, Sampling
 from service.scoring.claims import align_tokens
 from service.scoring.score import AUTO, MAX_ITEMS, NumSamples, ScoreCommand, ScorePart, Serving
 
@@ -285,36 +285,27 @@ def to_sampling(sent: SamplingIn | None, default: Sampling) -> Sampling:
 
 def to_command(body: ScoreRequest, serving: Serving, arrived: float | None) -> ScoreCommand:
     """Return the command for a request; `serving` has the values that the request leaves out."""
-    # Any, because mypy does not check unpacked dictionaries.
-    common: dict[str, Any] = {
-        "calibration": body.calibration,
-        "candidate": body.candidate,
-        "candidate_logprob": body.candidate_logprob,
-        "candidate_tokens": tuple((token.token, token.logprob) for token in body.candidate_tokens or ()),
-        "as_recommended": body.num_samples == AUTO,
-        "claims": body.claims,
-        "compare": body.compare,
-        "self_check": body.self_check,
-        "target": serving.target(body.target_error, body.confidence),
-        "arrived": arrived,
-    }
     turns = None if body.messages is None else tuple(Message(one.role, one.content) for one in body.messages)
-    if body.samples is not None:
-        is_known = body.prompt is not None or turns is not None
-        return ScoreCommand(
-            samples=tuple(body.samples),
-            logprobs=None if body.logprobs is None else tuple(body.logprobs),
-            source_label=body.source_label or "",
-            answered=serving.template.prompt(body.prompt, turns) if is_known else None,
-            **common,
-        )
-    request = serving.request(
-        prompt=body.prompt, messages=turns, num_samples=serving.number_of(body.num_samples)
-    )
-    request = replace(
-        request,
-        sampling=to_sampling(body.sampling, request.sampling),
+    is_known = body.prompt is not None or turns is not None
+    sampling = serving.sampling if turns is None else serving.messages_sampling
+    samples, logprobs = body.samples, body.logprobs
+    return ScoreCommand(
+        num_samples=serving.number_of(body.num_samples) if samples is None else len(samples),
+        sampling=to_sampling(body.sampling, sampling),
+        prompt=serving.template.prompt(body.prompt, turns) if is_known else UNKNOWN,
         model=body.model,
         deadline_s=None if body.deadline_ms is None else body.deadline_ms / 1000,
+        samples=None if samples is None else tuple(samples),
+        logprobs=None if logprobs is None else tuple(logprobs),
+        source_label=body.source_label or "",
+        calibration=body.calibration,
+        candidate=body.candidate,
+        candidate_logprob=body.candidate_logprob,
+        candidate_tokens=tuple((token.token, token.logprob) for token in body.candidate_tokens or ()),
+        as_recommended=body.num_samples == AUTO,
+        target=serving.target(body.target_error, body.confidence),
+        claims=body.claims,
+        compare=body.compare,
+        self_check=body.self_check,
+        arrived=arrived,
     )
-    return ScoreCommand(request, **common)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, computed_field
 
 from service.claims.comparison import Compare
 from service.embedding.port import Kernel
-from service.llm.prompt import GenerationRequest, Message, Priority, Prompt, Sampling, Template
+from service.llm.prompt import UNKNOWN, GenerationRequest, Message, Priority, Prompt, Sampling, Template
 from service.spectral.selective import CONFIDENCE
 
 DEFAULT_TARGET_ERROR = 0.2
@@ -35,9 +35,11 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class ScoreCommand:
-    """A request for a score: a prompt for the LLM (`generation`), or `samples` that the caller has drawn.
+class ScoreCommand(GenerationRequest):
+    """A request for a score, of answers that the LLM draws or of `samples` that the caller has drawn.
 
+    `prompt`: for `samples`, the question that they answer. `deadline_s`: for the score, from `arrived` on
+    (time.perf_counter; None: from the call on).
     `logprobs`: log-probability of each whole sample, in nats; None: unknown.
     `calibration`: "active", "none", or the id of a stored calibration.
     `candidate`: a text to judge by the samples. `candidate_logprob`: its log-probability in nats; without
@@ -45,11 +47,12 @@ class ScoreCommand:
     log-probabilities, if known. `target`: the target of the decision.
     `as_recommended`: draw the number of samples that the calibration's report recommends, if any.
     `claims`: also score the answer claim by claim; None: if it is long.
-    `answered`: the prompt that supplied samples answer; None: unknown. `compare`: how answers are compared;
-    `self_check`: whether the LLM checks the judged text; None: the service's setting.
+    `compare`: how answers are compared; `self_check`: whether the LLM checks the judged text; None: the
+    service's setting.
     """
 
-    generation: GenerationRequest | None = None
+    sampling: Sampling = field(default_factory=Sampling)
+    prompt: Prompt = UNKNOWN
     samples: tuple[str, ...] | None = None
     logprobs: tuple[float, ...] | None = None
     source_label: str = ""
@@ -60,28 +63,19 @@ class ScoreCommand:
     as_recommended: bool = False
     target: Target | None = None
     claims: bool | None = None
-    answered: Prompt | None = None
     compare: Compare | None = None
     self_check: bool | None = None
-    arrived: float | None = None  # time.perf_counter() when the request came in
+    arrived: float | None = None
+
+    @property
+    def is_drawn(self) -> bool:
+        """Return True if the LLM draws the answers, unless `num_samples` is 0."""
+        return self.samples is None
 
     @property
     def draws_none(self) -> bool:
         """Return True if no samples are drawn and the candidate is judged by its own log-probability."""
-        return self.generation is not None and self.generation.num_samples == 0
-
-    @property
-    def prompt(self) -> Prompt:
-        """Return the prompt; an empty one if it is unknown."""
-        return (self.answered or _UNKNOWN) if self.generation is None else self.generation.prompt
-
-    @property
-    def num_samples(self) -> int:
-        """Return the number of samples requested or supplied."""
-        return len(self.samples or ()) if self.generation is None else self.generation.num_samples
-
-
-_UNKNOWN = Prompt("chat", {})
+        return self.is_drawn and self.num_samples == 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,6 @@ from service.errors import (
 from service.ids import new_id
 from service.llm.ask import NO_REPLY, Asker, checked_by, is_correct
 from service.llm.client import LLM
-from service.llm.prompt import GenerationRequest, Priority
 from service.llm.samples import Generation, Usage, distinct, is_blank, supplied_draws, usable, with_candidate
 from service.scoring.choice import (
     CalibrationChoice,
@@ -71,28 +70,30 @@ CHECK_SHARE = 0.8  # of the time left before the deadline, so that a slow self-c
 @asynccontextmanager
 async def in_time(command: ScoreCommand) -> AsyncIterator[None]:
     """Raise DeadlineExceeded if the block does not end before the command's deadline."""
-    deadline_s = command.generation.deadline_s if command.generation else None
-    if deadline_s is None:
-        yield
-        return
-    elapsed_s = 0.0 if command.arrived is None else time.perf_counter() - command.arrived
     try:
-        async with asyncio.timeout(deadline_s - elapsed_s):
+        async with asyncio.timeout(_left_s(command)):
             yield
     except TimeoutError:
         raise DeadlineExceeded("The score was not ready before the deadline.") from None
 
 
-def too_few(generation: Generation, request: GenerationRequest | None) -> EigencalError:
+def _left_s(command: ScoreCommand) -> float | None:
+    """Return the time until the command's deadline in seconds, None without one."""
+    if command.deadline_s is None or command.arrived is None:
+        return command.deadline_s
+    return command.deadline_s - (time.perf_counter() - command.arrived)
+
+
+def too_few(generation: Generation, command: ScoreCommand) -> EigencalError:
     """Return the error for too few usable answers."""
     empty = generation.num_empty
     drawn = len(generation.draws) + empty
-    if request is None and empty:
+    if empty and not command.is_drawn:
         return TooFewSamples(f"{empty} of {drawn} samples are empty and do not count. {TOO_FEW}")
-    if request is not None and empty:
+    if empty:
         return NoUsableAnswers(
             f"{empty} of {drawn} drawn answers have no text (only reasoning, a tool call, or nothing). A "
-            f"score needs two answers. The limit is {request.sampling.max_tokens} tokens per answer. Raise "
+            f"score needs two answers. The limit is {command.sampling.max_tokens} tokens per answer. Raise "
             "it for reasoning models (EIGENCAL_MAX_TOKENS or `sampling.max_tokens`)."
         )
     return TooFewSamples(TOO_FEW)
@@ -256,33 +257,32 @@ class Scorer:
         _refuse_blank(command.candidate)
         begun = time.perf_counter() if command.arrived is None else command.arrived
         chosen = await self.choice.named(command.calibration)
-        if command.as_recommended and command.generation is not None:
+        if command.as_recommended:
             number = self.choice.recommended(command, chosen)
             if number is not None and (number or command.candidate_logprob is not None):
-                command = replace(command, generation=replace(command.generation, num_samples=number))
+                command = replace(command, num_samples=number)
         started = time.perf_counter()
         if command.draws_none:
-            assert command.generation is not None
-            undrawn = Generation((), "", omitted=self._llm.identity(command.generation).omitted)
+            undrawn = Generation((), "", omitted=self._llm.identity(command).omitted)
             return Samples(command, chosen, undrawn, Costs({"queue": started - begun}))
         if command.num_samples < MIN_SAMPLES and not self.choice.serves_one(command, chosen):
             raise TooFewSamples(TOO_FEW)
-        if command.generation is None:
-            generation = Generation(supplied_draws(command.samples or (), command.logprobs), model="")
+        if command.samples is None:
+            generation = await self._llm.generate(command)
         else:
-            generation = await self._llm.generate(command.generation)
+            generation = Generation(supplied_draws(command.samples, command.logprobs), model="")
         took, queued = time.perf_counter() - started, generation.queued_s
         seconds = {"queue": started - begun + queued, "generate": max(took - queued, 0.0)}
         draws = usable(generation.draws)
         generation = replace(generation, draws=draws, num_empty=len(generation.draws) - len(draws))
         if not draws or (len(draws) < MIN_SAMPLES and not self.choice.serves_one(command, chosen)):
-            raise too_few(generation, command.generation)
+            raise too_few(generation, command)
         return Samples(command, chosen, generation, Costs(seconds, generation.usage))
 
     @asynccontextmanager
     async def _checking(self, command: ScoreCommand) -> AsyncIterator["asyncio.Task[Checked] | None"]:
         """Yield the running self-check of the candidate; None without one, or if the answers are supplied."""
-        if command.candidate is None or is_blank(command.candidate) or command.generation is None:
+        if command.candidate is None or is_blank(command.candidate) or not command.is_drawn:
             yield None
             return
         async with _running(self._check(command, [command.candidate.strip()])) as checking:
@@ -291,17 +291,14 @@ class Scorer:
     async def _check(self, command: ScoreCommand, texts: Sequence[str]) -> Checked:
         """Return the self-checks of texts. Errors of the LLM become a warning."""
         is_wanted = self._self_check if command.self_check is None else command.self_check
-        question, request = command.prompt.whole_question, command.generation
+        question, left_s = command.prompt.whole_question, _left_s(command)
         if not is_wanted or not question or not texts:
             return Checked()
-        left_s = None if request is None else request.deadline_s
-        if left_s is not None and command.arrived is not None:
-            left_s -= time.perf_counter() - command.arrived
         try:
             replies = await self._asker.ask(
                 [is_correct(question, text) for text in texts],
-                model=None if request is None else request.model,
-                priority=Priority.LIVE if request is None else request.priority,
+                model=command.model,
+                priority=command.priority,
                 deadline_s=MAX_CHECK_S if left_s is None else min(MAX_CHECK_S, CHECK_SHARE * left_s),
             )
         except EigencalError as error:
@@ -322,12 +319,12 @@ class Scorer:
         )
         if applied is None and not command.draws_none and len(observation.draws) < MIN_SAMPLES:
             # An unexpected model answered, or the answer has no log-probability.
-            raise too_few(drawn.generation, command.generation)
+            raise too_few(drawn.generation, command)
         needs_check = applied is not None and applied.needs_self_check(len(observation.draws))
         begun, checked = costs.add("spectrum", begun), Checked()
         if checking is not None:
             checked = await checking
-        elif command.generation is not None or command.self_check or needs_check:
+        elif command.is_drawn or command.self_check or needs_check:
             # With supplied samples the LLM is called only if need be.
             checked = await self._check(command, [observation.judged])
         if checked.is_asked:
@@ -409,17 +406,17 @@ class Scorer:
 
         The candidate comes first, then the answers by descending frequency.
         """
-        request, known = drawn.command.generation, with_candidate(texts, candidate)
+        command, known = drawn.command, with_candidate(texts, candidate)
         order = np.argsort(-np.bincount(index, minlength=len(texts)), kind="stable").tolist()
         if candidate is not None:
             order.insert(0, known.index(candidate))
         try:
             comparison = await self._comparer.compare(
-                drawn.command.prompt.question or "",
+                command.prompt.question or "",
                 known,
                 order,
-                model=None if request is None else request.model,
-                priority=Priority.LIVE if request is None else request.priority,
+                model=command.model,
+                priority=command.priority,
                 deadline_s=max(MAX_COMPARE_S - drawn.costs.seconds.get("compare", 0.0), 0.0),
             )
             why = NO_REPLY if comparison.is_silent else ""
@@ -510,12 +507,12 @@ def _p_value(
 
 def _truncated(drawn: Samples) -> list[ScoreWarning]:
     """Return a warning if at least `TRUNCATED_SHARE` of the drawn answers are cut by max_tokens."""
-    draws, request = drawn.generation.draws, drawn.command.generation
+    draws, command = drawn.generation.draws, drawn.command
     cut = sum(draw.truncated for draw in draws)
-    if request is None or not draws or cut < TRUNCATED_SHARE * len(draws):
+    if not command.is_drawn or not draws or cut < TRUNCATED_SHARE * len(draws):
         return []
     message = (
-        f"{cut} of {len(draws)} answers were cut by max_tokens ({request.sampling.max_tokens}); the score is "
+        f"{cut} of {len(draws)} answers were cut by max_tokens ({command.sampling.max_tokens}); the score is "
         "based on their beginnings. Allow more tokens, or ask the model for shorter answers."
     )
     return [warning("truncated_samples", message)]
@@ -540,7 +537,7 @@ def compose(
     command, generation, observation = drawn.command, drawn.generation, seen.observation
     laps = {stage: round(1000 * took, 3) for stage, took in drawn.costs.seconds.items()}
     laps["total"] = round(1000 * sum(drawn.costs.seconds.values()), 3)
-    if command.generation is None:
+    if not command.is_drawn:
         laps.pop("generate", None)
     texts = [draw.text for draw in generation.draws]
     values: dict[str, Any] = {}

@@ -1,6 +1,5 @@
 """POST /verify, with which vLLM's semantic router checks the answer of a small model."""
 
-from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Request
@@ -80,12 +79,15 @@ async def post_verify(
     """
     if body.context:
         turns = (Message("system", body.context), Message("user", body.question))
-        generation = app.serving.request(messages=turns)
+        prompt, sampling = app.serving.template.prompt(None, turns), app.serving.messages_sampling
     else:
-        generation = app.serving.request(prompt=body.question)
+        prompt, sampling = app.serving.template.prompt(body.question), app.serving.sampling
     is_failed = is_blank(body.answer)  # it is right with probability 0
     command = ScoreCommand(
-        replace(generation, deadline_s=DEADLINE_S),
+        app.serving.num_samples,
+        sampling,
+        prompt,
+        deadline_s=DEADLINE_S,
         candidate=None if is_failed else body.answer,
         arrived=request.scope.get("eigencal.arrived"),
     )

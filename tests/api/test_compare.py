@@ -137,7 +137,7 @@ async def test_a_text_without_answers_is_judged_by_the_same_calibration(
 
 async def test_draws_are_compared_before_the_candidate_is_there(llm: ComparingLLM) -> None:
     scorer = Scorer(llm, FakeEmbedder(64, kernel="facts"), Active(), compare="llm")
-    drawn = await scorer.draw(ScoreCommand(SERVING.request(prompt=PROMPT, num_samples=3)))
+    drawn = await scorer.draw(ScoreCommand(3, prompt=SERVING.template.prompt(PROMPT)))
     before = set(llm.compared)
     assert {text for pair in before for text in pair} >= set(ANSWERS)
     candidate = "Jupiter, no doubt."

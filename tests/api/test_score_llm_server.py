@@ -130,7 +130,7 @@ async def test_model_name_of_the_response_matches_the_own_setup(opened: Opened) 
             assert key not in own_keys(services.serving, post.llm, EMBEDDER)
             assert (await post()).json()["calibrated"]
             assert key in own_keys(services.serving, post.llm, EMBEDDER)
-            command = ScoreCommand(services.serving.request(prompt="?"))
+            command = ScoreCommand(1, services.serving.sampling, services.serving.template.prompt("?"))
             assert services.scorer.choice.fingerprint(command).model == "openai/m-2024"
 
 

@@ -60,7 +60,7 @@ def _asked(row: DevRow, m: int, candidate: str | None) -> ScoreCommand:
     logprobs = tuple(draw.total_logprob for draw in draws if draw.total_logprob is not None)
     texts = tuple(draw.text for draw in draws)
     return ScoreCommand(
-        samples=texts, logprobs=logprobs, source_label="mine", candidate=candidate, target=LAX
+        len(texts), samples=texts, logprobs=logprobs, source_label="mine", candidate=candidate, target=LAX
     )
 
 

@@ -65,7 +65,9 @@ def test_a_real_embedder_and_the_warning(samples: tuple[str, ...], warned: bool)
         embedder = SentenceTransformerEmbedder(MINILM, cache_dir=WEIGHTS)
         await embedder.start()
         try:
-            return await Scorer(FakeLLM(), embedder, Active()).score(ScoreCommand(samples=samples))
+            return await Scorer(FakeLLM(), embedder, Active()).score(
+                ScoreCommand(len(samples), samples=samples)
+            )
         finally:
             await embedder.stop()
 

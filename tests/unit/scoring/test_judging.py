@@ -16,7 +16,7 @@ from service.calibration.calibration import (
     Selector,
     caller_fingerprint,
 )
-from service.llm.prompt import GenerationRequest, Sampling, Template
+from service.llm.prompt import Template
 from service.scoring.score import Score, ScoreCommand, Target
 from service.scoring.scorer import Scorer
 from service.spectral.evidence import EvidenceMap
@@ -49,7 +49,9 @@ def supplied(selectors: dict[int, Selector] | None = None) -> Calibration:
 
 async def scored(samples: tuple[str, ...], active: Calibration | None = None, **asked: Any) -> Score:
     source = Active() if active is None else Active(active)
-    command = ScoreCommand(samples=samples, source_label=asked.pop("source_label", "mine"), **asked)
+    command = ScoreCommand(
+        len(samples), samples=samples, source_label=asked.pop("source_label", "mine"), **asked
+    )
     return await Scorer(FakeLLM(), embedder(), source).score(command)
 
 
@@ -71,7 +73,7 @@ def test_a_candidate_never_counts_as_an_answer(samples: list[str], candidate: st
     """The rest of the score is bit-identical, and 0 <= p(y) <= lambda_max."""
     selectors = {m: selector(DepolarizedMap(1.0, 0.3)) for m in range(2, 6)}
     scorer = Scorer(FakeLLM(), embedder(), Active(supplied(selectors)))
-    plain = ScoreCommand(samples=tuple(samples), source_label="mine")
+    plain = ScoreCommand(len(samples), samples=tuple(samples), source_label="mine")
     without = asyncio.run(scorer.score(plain))
     with_one = asyncio.run(scorer.score(replace(plain, candidate=candidate)))
     assert what_it_says_of_the_answers(with_one) == what_it_says_of_the_answers(without)
@@ -85,9 +87,8 @@ def test_a_candidate_never_counts_as_an_answer(samples: list[str], candidate: st
 @pytest.mark.parametrize("told", [0.0, 1e-7, -1e-12, -1e4, -math.inf, math.nan, math.inf])
 async def test_p_correct_is_finite_for_any_logprobs(told: float) -> None:
     llm = TellingLLM(told={"question 0": told})
-    command = ScoreCommand(
-        GenerationRequest(3, Sampling(), Template().prompt("question 0")), candidate="answer 0", target=EASY
-    )
+    prompt = Template().prompt("question 0")
+    command = ScoreCommand(3, prompt=prompt, candidate="answer 0", target=EASY)
     wanted = Scorer(llm, embedder(), Active()).choice.fingerprint(command)
     fits = by_evidence(fingerprint=wanted, selectors={3: selector(EvidenceMap(1.0, 0.0, 1.0))})
     score = await Scorer(llm, embedder(), Active(fits)).score(command)
@@ -165,7 +166,7 @@ async def test_warning_if_the_embedder_confuses_the_candidate_with_an_answer(
     embedder_ = FakeEmbedder(
         DIMENSION, vectors={**unread, **dict.fromkeys(["paris", "Paris!"], AXES[1]), "b": AXES[2]}
     )
-    command = ScoreCommand(samples=("\N{GRAPES}", "paris"), candidate=candidate, calibration="none")
+    command = ScoreCommand(2, samples=("\N{GRAPES}", "paris"), candidate=candidate, calibration="none")
     score = await Scorer(FakeLLM(), embedder_, Active()).score(command)
     assert codes(score) == ["indistinct_answers"] * warned
 

@@ -9,7 +9,7 @@ import pytest
 
 from service.calibration.calibration import Calibration
 from service.errors import TooFewSamples
-from service.llm.prompt import GenerationRequest, Sampling, Template
+from service.llm.prompt import Template
 from service.scoring.score import Score, ScoreCommand
 from service.scoring.scorer import Scorer
 from tests.support.calibrations import Active, calibration
@@ -20,7 +20,7 @@ DIMENSION = 8
 
 
 def asked(num_samples: int, prompt: str = "question 0", **parts: Any) -> ScoreCommand:
-    return ScoreCommand(GenerationRequest(num_samples, Sampling(), Template().prompt(prompt)), **parts)
+    return ScoreCommand(num_samples, prompt=Template().prompt(prompt), **parts)
 
 
 def fitting(llm: TellingLLM, made: Callable[..., Calibration] = by_evidence) -> Calibration:
@@ -55,7 +55,7 @@ async def test_single_answer_is_refused_before_the_llm_call() -> None:
     with pytest.raises(TooFewSamples):
         await scored(llm, asked(1, calibration="none"), fits)
     with pytest.raises(TooFewSamples):
-        await scored(llm, ScoreCommand(samples=("a",)), fits)
+        await scored(llm, ScoreCommand(1, samples=("a",)), fits)
     assert llm.requests == []
 
 

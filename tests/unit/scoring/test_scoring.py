@@ -8,7 +8,7 @@ import pytest
 
 from service.embedding.port import PAPER
 from service.errors import DeadlineExceeded
-from service.llm.prompt import GenerationRequest, Sampling, Template
+from service.llm.prompt import GenerationRequest, Template
 from service.llm.samples import Draw, Generation
 from service.scoring.judge import find_modes
 from service.scoring.observation import kernel_of, observe
@@ -39,11 +39,11 @@ def test_at_most_five_modes_are_returned() -> None:
 
 
 async def test_deadline_counts_from_the_arrival() -> None:
-    request = GenerationRequest(2, Sampling(), Template().prompt("p"), deadline_s=60.0)
+    command = ScoreCommand(2, prompt=Template().prompt("p"), deadline_s=60.0)
     scorer = Scorer(FakeLLM(), FakeEmbedder(), Active())
-    assert await scorer.score(ScoreCommand(request, arrived=time.perf_counter()))
+    assert await scorer.score(replace(command, arrived=time.perf_counter()))
     with pytest.raises(DeadlineExceeded):
-        await scorer.score(ScoreCommand(request, arrived=time.perf_counter() - 61.0))
+        await scorer.score(replace(command, arrived=time.perf_counter() - 61.0))
 
 
 class Queued(FakeLLM):
@@ -54,8 +54,8 @@ class Queued(FakeLLM):
 
 
 async def test_waiting_for_the_llm_counts_as_queueing() -> None:
-    request = GenerationRequest(2, Sampling(), Template().prompt("p"))
-    score = await Scorer(Queued(), FakeEmbedder(), Active()).score(ScoreCommand(request))
+    command = ScoreCommand(2, prompt=Template().prompt("p"))
+    score = await Scorer(Queued(), FakeEmbedder(), Active()).score(command)
     assert score.timings_ms.generate == 0.0  # never less, for any report of an LLM
     assert score.timings_ms.queue > 0.0
     assert sum(ms or 0.0 for _, ms in score.timings_ms) == pytest.approx(2 * score.timings_ms.total, abs=0.01)

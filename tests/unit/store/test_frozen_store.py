@@ -45,7 +45,7 @@ async def test_a_score_that_names_a_calibration_does_not_wait_for_a_frozen_serve
     try:
         for made in (used, unused):
             await add(source, made, {})
-        named = [ScoreCommand(samples=("a", "b"), calibration=made.id) for made in (used, unused)]
+        named = [ScoreCommand(2, samples=("a", "b"), calibration=made.id) for made in (used, unused)]
         await scorer.score(named[0])
         with postgres.frozen():
             async with asyncio.timeout(60):
