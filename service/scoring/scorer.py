@@ -71,9 +71,11 @@ CHECK_SHARE = 0.8  # of the time left before the deadline, so that a slow self-c
 async def in_time(command: ScoreCommand) -> AsyncIterator[None]:
     """Raise DeadlineExceeded if the block does not end before the command's deadline."""
     try:
-        async with asyncio.timeout(_left_s(command)):
+        async with asyncio.timeout(_left_s(command)) as limit:
             yield
     except TimeoutError:
+        if not limit.expired():  # it is another error
+            raise
         raise DeadlineExceeded("The score was not ready before the deadline.") from None
 
 
