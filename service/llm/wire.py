@@ -295,8 +295,9 @@ async def samples_of(response: httpx2.Response, max_bytes: int, key: str = "") -
 
 
 def lacks_logprobs(draws: Sequence[Draw]) -> bool:
-    """Return True if no answer with text has log-probabilities: some servers omit the end token."""
-    return all(draw.text and draw.logprob is None and not draw.logprobs_of_other_text for draw in draws)
+    """Return True if answers with text have no log-probabilities. Some servers omit the end token of others."""
+    has_text = any(draw.text for draw in draws)
+    return has_text and all(draw.logprob is None and not draw.logprobs_of_other_text for draw in draws)
 
 
 def listed_models(content: bytes) -> list[dict[str, Any]]:

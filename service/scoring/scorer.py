@@ -159,7 +159,7 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Seen:
+class Observed:
     """An observation with its vectors, their embedder, and warnings.
 
     vectors: (d,) by text, also of the question (if a calibration may need it) and of the sentences of
@@ -230,7 +230,7 @@ class Scorer:
         """
         async with in_time(command), self._checking(command) as checking:
             with self._live.one():
-                return await self._scored(await self._drawn(command), checking)
+                return await self._scored(await self._draw(command), checking)
 
     async def draw(self, command: ScoreCommand) -> Samples:
         """Return the samples of a score, to be scored by `finish`. Raises like `score`.
@@ -238,7 +238,7 @@ class Scorer:
         For callers that do not have the candidate yet. Drawing and comparing can start without it.
         """
         with self._live.one():
-            drawn = await self._drawn(command)
+            drawn = await self._draw(command)
             if self.choice.is_by_llm(drawn.command) and drawn.generation.draws:
                 # The replies are kept for `finish`.
                 texts, index = distinct([draw.text for draw in drawn.generation.draws])
@@ -255,7 +255,7 @@ class Scorer:
             with self._live.one():
                 return await self._scored(replace(drawn, command=command), checking)
 
-    async def _drawn(self, command: ScoreCommand) -> Samples:
+    async def _draw(self, command: ScoreCommand) -> Samples:
         _refuse_blank(command.candidate)
         begun = time.perf_counter() if command.arrived is None else command.arrived
         chosen = await self.choice.named(command.calibration)
@@ -313,7 +313,7 @@ class Scorer:
         return Checked(is_asked=True, warnings=[warning("self_check_missing", message)])
 
     async def _scored(self, drawn: Samples, checking: "asyncio.Task[Checked] | None") -> Score:
-        seen = await self._seen(drawn)
+        seen = await self._observe(drawn)
         command, costs, observation = drawn.command, drawn.costs, seen.observation
         begun = time.perf_counter()
         applied, about = self.choice.serving(
@@ -347,7 +347,7 @@ class Scorer:
             claims = await self._claim_scores(drawn, seen, seen.answer_claims)
         return compose(drawn, seen, applied, judgement, checked.only, ood_p_value, about, claims)
 
-    async def _seen(self, drawn: Samples) -> Seen:
+    async def _observe(self, drawn: Samples) -> Observed:
         """Embed and compare the texts."""
         command, generation, costs = drawn.command, drawn.generation, drawn.costs
         begun = time.perf_counter()
@@ -399,7 +399,7 @@ class Scorer:
         observation, about = await self._maybe_in_thread(_is_slow(known), observed)
         costs.add("spectrum", begun)
         about += [*_truncated(drawn), *warnings]
-        return Seen(observation, vectors, embedded.made_by, made_by, answer_claims, about)
+        return Observed(observation, vectors, embedded.made_by, made_by, answer_claims, about)
 
     async def _compare(
         self, drawn: Samples, texts: Sequence[str], index: NDArray[np.int_], candidate: str | None
@@ -429,7 +429,7 @@ class Scorer:
         message = f"The answers are compared without the LLM. {why}"
         return None, [warning("comparison_missing", message)]
 
-    async def _claim_scores(self, drawn: Samples, seen: Seen, answer_claims: AnswerClaims) -> ClaimScores:
+    async def _claim_scores(self, drawn: Samples, seen: Observed, answer_claims: AnswerClaims) -> ClaimScores:
         """Return the claims of the judged text."""
         command, chosen, judged = drawn.command, drawn.chosen, seen.observation.judged
         costs, begun = drawn.costs, time.perf_counter()
@@ -501,7 +501,7 @@ def _refuse_blank(candidate: str | None) -> None:
 
 
 def _p_value(
-    applied: ServedCalibration | None, drawn: Samples, seen: Seen
+    applied: ServedCalibration | None, drawn: Samples, seen: Observed
 ) -> tuple[float | None, list[ScoreWarning]]:
     vector = seen.vectors.get(drawn.command.prompt.question or "")
     return p_value(applied, vector, drawn.generation.draws, seen.observation.judged)
@@ -527,7 +527,7 @@ def _is_slow(texts: Sequence[str]) -> bool:
 
 def compose(
     drawn: Samples,
-    seen: Seen,
+    seen: Observed,
     applied: ServedCalibration | None,
     judgement: Judgement,
     p_true: float | None,

@@ -117,6 +117,14 @@ async def test_empty_answers_do_not_count_as_missing_logprobs() -> None:
         assert asked(server) == [True] * 4
 
 
+@pytest.mark.parametrize("empty", ["<think>cut in its thought", " "])
+async def test_an_empty_answer_does_not_hide_missing_logprobs(empty: str) -> None:
+    async with playing(default=answers("Paris", empty)) as (server, llm):
+        for _ in range(3):
+            await llm.generate(ask())
+        assert asked(server) == [True, True, None]
+
+
 # Top first tokens
 
 
