@@ -295,7 +295,7 @@ async def samples_of(response: httpx2.Response, max_bytes: int, key: str = "") -
 
 
 def lacks_logprobs(draws: Sequence[Draw]) -> bool:
-    """Return True if answers with text have no log-probabilities. Some servers omit the end token of others."""
+    """Return True if answers with text have no log-probabilities; empty ones may lack their end token."""
     has_text = any(draw.text for draw in draws)
     return has_text and all(draw.logprob is None and not draw.logprobs_of_other_text for draw in draws)
 
