@@ -488,16 +488,15 @@ def small_disk(folder: Path) -> Iterator[Path]:
 def measured(made: Composition, replica: str) -> dict[str, float]:
     """Return the memory of the service's process in a container, and the size of the store.
 
-    Open files and threads vary with the calls in flight, so the smallest of ten numbers counts.
+    Open files and threads vary with the calls in flight, so the smallest of sixty numbers counts.
     """
     told = run(
         *("docker", "exec", replica, "sh", "-c"),
-        "read pid </proc/1/task/1/children; grep VmRSS /proc/$pid/status;"
-        " for kind in fd task; do"
-        " for _ in 1 2 3 4 5 6 7 8 9 10; do ls /proc/$pid/$kind | wc -l; sleep 1; done | sort -n | head -n 1;"
-        " done; du -sk /data /tmp | cut -f1",
+        "read pid </proc/1/task/1/children; grep VmRSS /proc/$pid/status; du -sk /data /tmp | cut -f1;"
+        " for _ in $(seq 60); do ls /proc/$pid/fd | wc -l; ls /proc/$pid/task | wc -l; sleep 1; done",
     )
-    rss, files, threads, data, tmp = (float(number) for number in re.findall(r"\d+", told))
+    rss, data, tmp, *counts = (float(number) for number in re.findall(r"\d+", told))
+    files, threads = min(counts[::2]), min(counts[1::2])
     size = made.shell(
         "docker compose exec -T postgres psql -U eigencal -Atc \"select pg_database_size('eigencal')\""
     )
