@@ -1,11 +1,11 @@
 """The service under overload: answers per second, and latencies of answers and refusals.
 
-Three processes over real sockets: a stub of an LLM server that takes about a second per request, the service
-with a fake embedder, and callers at 0.5, 1, 1.25, 4, 10 and 30 times the service's slots. Callers start over
-some seconds. A caller asks again after each answer; after a refusal it waits for one to two times
-Retry-After. Rounds of `/score` without and with `deadline_ms`. Figures per round, once it has settled:
-answers per second; p50 and p99 in ms of answers (200) and refusals (503); number of late calls (504), and of
-calls without an answer for half a minute.
+Three processes over real sockets: a stub of an LLM server that takes about a second for a request, and a
+twentieth of it for a yes-or-no question, the service with a fake embedder, and callers at 0.5, 1, 1.25, 4, 10
+and 30 times the service's slots. Callers start over some seconds. A caller asks again after each answer;
+after a refusal it waits for one to two times Retry-After. Rounds of `/score` without and with `deadline_ms`.
+Figures per round, once it has settled: answers per second; p50 and p99 in ms of answers (200) and refusals
+(503); number of late calls (504), and of calls without an answer for half a minute.
 """
 
 import argparse
@@ -52,8 +52,12 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
     body = json.loads(await reader.readexactly(header(head, b"content-length", 0)) or b"{}")
     content = b'{"data": [{"id": "stub"}]}'
     if head.startswith(b"POST"):
-        await asyncio.sleep(ANSWER_S * random.uniform(0.75, 1.25))
-        text = {"finish_reason": "stop", "message": {"content": "Paris"}}
+        is_question = body.get("max_tokens") == 1
+        await asyncio.sleep(ANSWER_S * random.uniform(0.75, 1.25) * (0.05 if is_question else 1))
+        text: dict[str, object] = {"finish_reason": "stop", "message": {"content": "Paris"}}
+        if is_question:
+            likely = [{"token": "Yes", "logprob": -0.1}, {"token": "No", "logprob": -2.4}]
+            text["logprobs"] = {"content": [{"token": "Yes", "logprob": -0.1, "top_logprobs": likely}]}
         choices = [{"index": i, **text} for i in range(body.get("n", 1))]
         content = json.dumps({"model": "stub", "choices": choices}).encode()
     kind = b"application/json"

@@ -96,7 +96,6 @@ EMBEDDER_PARTS = frozenset(
 )
 # Smaller than the slots: callers that wait as long as an answer takes often disconnect before theirs.
 MIN_LLM_QUEUE = 16
-QUESTIONS_SHARE = 1 / 8  # of the LLM's slots, for the yes-or-no questions of live scores
 JOBS_SHARE = 1 / 8  # of the LLM's slots, for calibrations, on all replicas together
 OTEL_VARIABLES = ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
@@ -485,7 +484,6 @@ def create_app(
         live=live,
         compare=settings.compare,
         self_check=settings.self_check,
-        asker=Asker(llm, max(1, int(settings.llm_slots * QUESTIONS_SHARE))),
         claims=ClaimScorer(settings.claims_from_characters, threads=threads),
         threads=threads,
     )

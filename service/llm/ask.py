@@ -132,12 +132,11 @@ class Replies:
 
 
 class Asker:
-    """Asks an LLM, and keeps its replies in memory. At most `at_once` calls of all questions run at once."""
+    """Asks an LLM, and keeps its replies in memory. `at_once`: concurrent questions of each call of `ask`."""
 
     def __init__(self, llm: LLM, at_once: int = AT_ONCE) -> None:
         self._llm = llm
         self._at_once = at_once
-        self._turn = asyncio.Semaphore(at_once)
         self._kept: LRU[str, Reply] = LRU(MAX_KEPT)
         # By the model asked for: the model that replied last; True if it has given log-probabilities; True if
         # it has none; the reason and the status with which it refuses questions.
@@ -157,9 +156,8 @@ class Asker:
     ) -> Replies:
         """Ask questions, all within `deadline_s` seconds.
 
-        model: None for the default. known: replies to earlier questions. A caller has at most `at_once` calls
-        waiting, so that others need not wait for all of them. Raises DeadlineExceeded, LLMBadResponse if two
-        models reply, and the errors of the LLM.
+        model: None for the default. known: replies to earlier questions. Raises DeadlineExceeded,
+        LLMBadResponse if two models reply, and the errors of the LLM.
         """
         replies = dict[int, tuple[str, Reply]]()
         usages, pending = [Usage()], iter(enumerate(questions))
@@ -218,8 +216,7 @@ class Asker:
             if (kept := known.get(key) or self._kept.get(key)) is not None:
                 await asyncio.sleep(0)  # thousands of known replies must not hold up other requests
                 return key, kept
-        async with self._turn:
-            reply = await self._asked(question, blank, usages)
+        reply = await self._asked(question, blank, usages)
         key = _key(question, reply[1])
         if reply[0] is not None:  # otherwise the same call may succeed next time
             self._kept.put(key, reply)
