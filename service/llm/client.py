@@ -97,7 +97,8 @@ class LLM:
         self.learned: LRU[tuple[str, str], int] = LRU(MAX_LEARNED, kept_s=LEARNED_KEPT_S)
         # The answering model and the omitted parameters, by key of the request (see `_request_key`).
         self._answered_by: LRU[tuple[str, Api, bool, bool], tuple[str, tuple[str, ...]]] = LRU(MAX_LEARNED)
-        self._took_s: deque[float] = deque(maxlen=RECENT)  # recent calls for answers, except those of jobs
+        # How long the latest calls for answers took, in seconds. Calls of jobs are left out.
+        self._took_s: deque[float] = deque(maxlen=RECENT)
         self._check = HealthProbe(self._ask_health)
         self._connections = Connections(self._base, api_key=api_key, transport=transport)
 

@@ -1,5 +1,6 @@
 """Yes-or-no questions to servers on real sockets, with and without log-probabilities."""
 
+import asyncio
 import math
 
 import pytest
@@ -137,6 +138,25 @@ async def test_one_odd_reply_does_not_change_how_a_model_is_asked() -> None:
         again = await asker.ask([is_correct("What is the capital of Italy?", "Rome")])
         assert (again.by, again.yes) == (first.by, first.yes)
         assert all(body["temperature"] == 0 for body in server.bodies)
+
+
+async def test_the_questions_of_many_scores_are_asked_at_the_same_time() -> None:
+    number, arrived, all_here = 20, list[Exchange](), asyncio.Event()
+
+    async def together(exchange: Exchange) -> None:
+        arrived.append(exchange)
+        if len(arrived) == number:
+            all_here.set()
+        await all_here.wait()
+        await with_alternatives(LIKELY)(exchange)
+
+    async with playing(default=with_alternatives(LIKELY)) as (server, llm):
+        asker = Asker(llm)
+        await asker.ask([QUESTION])  # it is known who replies
+        server.default = together
+        questions = [is_correct("What is the capital of Italy?", f"answer {i}") for i in range(number)]
+        found = await asyncio.gather(*(asker.ask([question]) for question in questions))
+    assert [replies.yes for replies in found] == [pytest.approx([0.75])] * number
 
 
 async def test_a_server_that_refuses_questions_is_asked_once() -> None:
