@@ -102,8 +102,7 @@ class Settings(BaseSettings):
         None,
         gt=0,
         lt=1,
-        description="Allowed share of wrong answers among those let through; unset: 0.2, if your calibration "
-        "can decide.",
+        description="Allowed share of wrong answers among those let through; unset: 0.2.",
     )
 
     get_to_know: bool = Field(
@@ -151,7 +150,7 @@ class Settings(BaseSettings):
     )
     kernel: Literal["facts", "paper"] = Field(
         "facts",
-        description="How answers are compared: `facts`, by the words beyond the question, numbers, names, "
+        description="How answers are compared: `facts`, by words not in the question, numbers, names, "
         "and negation; `paper`, by the cosine of their embeddings.",
     )
     compare: Literal["embeddings", "llm"] = Field(
@@ -161,7 +160,7 @@ class Settings(BaseSettings):
     )
     self_check: bool = Field(
         True,
-        description="Ask the LLM with one token whether the judged text is correct "
+        description="Ask the LLM, in one token, whether the judged text is correct "
         "([self-check](scoring.md#self-check)). `self_check` of a request takes precedence.",
     )
     embedder_url: str = Field(

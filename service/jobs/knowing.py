@@ -1,4 +1,4 @@
-"""Getting to know an LLM: a first calibration, fitted on bundled questions (**ours**, method, section 15).
+"""Getting to know an LLM: a first calibration, fitted on bundled questions (**ours**, method, section 9).
 
 The questions are easy ones of our own and hard ones of TriviaQA (Apache 2.0); see `questions.txt`.
 A service that meets an LLM for the first time asks them in a job, with the lowest priority.

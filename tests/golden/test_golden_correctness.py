@@ -1,4 +1,4 @@
-"""P(correct) on the recorded sets with the kernel `facts` (method, section 20).
+"""P(correct) on the recorded sets with the kernel `facts` (method, section 8).
 
 Qwen's own self-checks are recorded. The maps and models are fitted on one set and tested on another.
 """

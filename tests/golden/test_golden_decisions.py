@@ -69,7 +69,7 @@ def test_p_correct_of_three_answers_with_evidence_beats_the_base_rate(data: Reco
 def test_auroc_of_answer_probability_and_lambda_max_of_three(
     shared_data: Path, name: str, probability: float, lambda_max: float
 ) -> None:
-    """With the verdicts of section 15 of the method; answers without a recorded vector are embedded."""
+    """With verdicts by words and a reference; answers without a recorded vector are embedded."""
     assert (shared_data / f"{name}.jsonl").exists()
     material = Recorded(name, embed=True).material(3)
     p = born_probabilities(Identity(), material.candidates)

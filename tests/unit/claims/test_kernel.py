@@ -1,4 +1,4 @@
-"""The kernel that compares answers (method, section 16)."""
+"""The kernel that compares answers (method, section 1)."""
 
 import numpy as np
 import pytest

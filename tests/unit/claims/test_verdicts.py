@@ -1,4 +1,4 @@
-"""Verdicts on answers, by words and a reference (method, section 15)."""
+"""Verdicts on answers, by words and a reference."""
 
 import json
 from pathlib import Path

@@ -356,7 +356,7 @@ export const S = {
     back: "Back",
     end: "All rows have been shown.",
     fit: (n: number) => (n ? `Calibrate with ${count(n, "changed verdict")}` : "Calibrate with your verdicts"),
-    fitMeans: "This fits a second calibration. It is not active until you activate it.",
+    fitMeans: "This fits a new calibration. It is not active until you activate it.",
     corrected,
   },
 };
