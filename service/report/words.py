@@ -183,7 +183,7 @@ def opening(report: Part, target_error: float, num_samples: int | None) -> dict[
     if not any(row["promises"] for row in rows):
         safe += " The confidence measures how far answers agree, not whether an answer is right."
     return {
-        "verdict": _verdict(report),
+        "verdict": _verdict(report, is_promised=bool(promises)),
         "safe": safe,
         "promise": promise,
         "answers": enough,
@@ -191,16 +191,17 @@ def opening(report: Part, target_error: float, num_samples: int | None) -> dict[
     }
 
 
-def _verdict(report: Part) -> str:
-    """Return the verdict in a few words. Too few rows take precedence over everything else."""
+def _verdict(report: Part, *, is_promised: bool) -> str:
+    """Return the verdict in a few words. Too few rows take precedence over everything else.
+
+    It does not rest on p-values: they depend on how the rows fall into folds.
+    """
     missing, decision = FEW_ROWS - report["data"]["rows_full"], report["decision"]
     if missing > 0:
         return "Use it with care." if _was_activated(report) else f"Not yet: {rows_needed(missing)}"
-    is_off = _is_off(report)
-    refused = decision["asked"] != "never" and not decision["activated"]
-    if refused or (is_off and not _is_better(report)):
+    if (decision["asked"] != "never" and not decision["activated"]) or not _is_better(report):
         return "No."
-    return "Use it with care." if is_off else "Use it."
+    return "Use it." if is_promised else "Use it with care."
 
 
 def _was_activated(report: Part) -> bool:
@@ -220,35 +221,26 @@ def _raw_and_ours(report: Part) -> tuple[Part, Part]:
     return rows["raw"], rows[report["calibration"]["method"]]
 
 
-def _is_off(report: Part) -> bool:
-    return off(_raw_and_ours(report)[1]["projection_null"]["p_value"])
-
-
 def _is_better(report: Part) -> bool:
     """Return True if the calibration was activated as better, or has a lower ECE than raw scores."""
-    (raw, ours), decision = _raw_and_ours(report), report["decision"]
-    closer = ours["projection_ece"] < raw["projection_ece"]
-    return bool(closer or (decision["asked"] == "if_better" and decision["activated"]))
+    raw, ours = _raw_and_ours(report)
+    return bool(ours["projection_ece"] < raw["projection_ece"] or _was_activated(report))
 
 
 def _safe(report: Part) -> str:
-    (raw, ours), data, is_off = _raw_and_ours(report), report["data"], _is_off(report)
-    gap = f"{ours['projection_ece']:.2f} off on average"
-    like = f"for questions like its {data['rows_full']} rows, asked and answered in the set-up below"
-    if data["rows_full"] < FEW_ROWS and not is_off:
+    (raw, ours), num = _raw_and_ours(report), report["data"]["rows_full"]
+    if num < FEW_ROWS:
         if _was_activated(report):
             return (
-                f"Its {data['rows_full']} rows adjust the bundled calibration. They are too few to measure "
-                "its error on such questions."
+                f"Its {num} rows adjust the bundled calibration. They are too few to measure its error on "
+                "such questions."
             )
-        few = f"Its {data['rows_full']} rows are too few to tell whether it is safe to use"
-        return f"{few}: no miscalibration was detected, but only a large one would be."
-    if not is_off:
-        return f"Safe to use {like}: no miscalibration was detected."
-    if _is_better(report):
-        raw_off = f"{raw['projection_ece']:.2f}"
-        return f"To be used with care {like}: the confidence is {gap}, where raw scores are {raw_off} off."
-    return f"Not safe to use: on held-out questions the confidence is {gap}, no less than raw scores."
+        return f"Its {num} rows are too few to tell whether it is safe to use."
+    gap = f"on held-out questions the confidence is {ours['projection_ece']:.2f} off on average"
+    if not _is_better(report):
+        return f"Not safe to use: {gap}, no less than raw scores."
+    like = f"For questions like its {num} rows, asked and answered in the set-up below"
+    return f"{like}: {gap}, where raw scores are {raw['projection_ece']:.2f} off."
 
 
 def in_short(served: Sequence[Part], method: str) -> Iterator[str]:

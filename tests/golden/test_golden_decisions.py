@@ -27,6 +27,7 @@ from service.spectral.selective import promise
 from service.spectral.spectrum import Identity
 from tests.support.decisions import AGREED
 from tests.support.fakes import FakeEmbedder
+from tests.support.reports import report_of
 from tests.support.trial import NONSENSE, check, deciding, judged
 
 pytestmark = pytest.mark.shared
@@ -43,6 +44,14 @@ def data(shared_data: Path) -> Recorded:
 
 def test_judged_rows(data: Recorded) -> None:
     assert (data.judged.sum(), data.right[data.judged].sum()) == (363, 40)
+
+
+def test_the_verdict_of_a_report_does_not_depend_on_how_rows_fall_into_folds(data: Recorded) -> None:
+    reports = [report_of(data.full, seed) for seed in range(8)]
+    gaps = [report["served"][-1]["projection_null"]["p_value"] for report in reports]
+    assert min(gaps) < 0.05 < max(gaps)  # a verdict by this p-value would differ
+    assert {report["opening"]["verdict"] for report in reports} == {"Use it with care."}  # no promise
+    assert {report["opening"]["promise"][:15] for report in reports} == {"Nothing at 20 %"}
 
 
 def test_p_correct_of_three_answers_with_evidence_beats_the_base_rate(data: Recorded) -> None:

@@ -85,10 +85,16 @@ def _deciding_report() -> dict[str, Any]:
     return _reported(fitted, made, 300)
 
 
+def report_of(rows: LabelledRows, seed: int) -> dict[str, Any]:
+    """Return the report of a fit of `depolarized` with a seed."""
+    fitted = fit_all(rows, "depolarized", seed=seed)
+    return _reported(fitted, _calibration(fitted, rows.material.num_samples), len(rows), seed=seed)
+
+
 def _reported(
-    fitted: Fitted, made: Calibration, rows: int, active: Calibration | None = None
+    fitted: Fitted, made: Calibration, rows: int, active: Calibration | None = None, seed: int = 0
 ) -> dict[str, Any]:
-    context = CrossValidated(fitted, resamples=FEW)
+    context = CrossValidated(fitted, seed=seed, resamples=FEW)
     promotion = promote(
         made,
         active,

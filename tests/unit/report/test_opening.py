@@ -28,17 +28,16 @@ def test_it_begins_with_a_verdict() -> None:
     report = deciding_report()
     raw, ours = report["served"][0], report["served"][-1]
     report["decision"] |= {"asked": "if_better", "activated": True}
-    assert opening(report, 0.2, None)["verdict"] == "Use it."
-    ours["projection_null"]["p_value"] = 0.01
-    assert opening(report, 0.2, None)["verdict"] == "Use it with care."
+    assert opening(report, TARGET.error, None)["verdict"] == "Use it."
+    assert opening(report, 0.001, None)["verdict"] == "Use it with care."  # no promise
     report["decision"]["activated"] = False
-    assert opening(report, 0.2, None)["verdict"] == "No."
+    assert opening(report, TARGET.error, None)["verdict"] == "No."
     report["decision"]["asked"] = "never"
-    assert opening(report, 0.2, None)["verdict"] == "Use it with care."
+    assert opening(report, TARGET.error, None)["verdict"] == "Use it."
     ours["projection_ece"] = raw["projection_ece"]
-    assert opening(report, 0.2, None)["verdict"] == "No."
+    assert opening(report, TARGET.error, None)["verdict"] == "No."
     report["decision"] |= {"asked": "if_better", "activated": True}
-    assert opening(report, 0.2, None)["verdict"] == "Use it with care."
+    assert opening(report, TARGET.error, None)["verdict"] == "Use it."
 
 
 def test_rows_too_few_to_judge_by_come_first_with_how_many_more_are_needed() -> None:
