@@ -155,12 +155,15 @@ class Selector:
 
     Without drawn answers, `map` is the map for one answer, and the judged text takes the place of that
     answer; None for claims, which are then judged by token log-probabilities.
+
+    `is_bundled`: fitted on the bundled questions, beside selectors that are fitted on own rows.
     """
 
     map: DepolarizedMap | TemperatureMap | EvidenceMap | None
     model: CorrectnessModel
     counts: SelectiveCounts
     judged: JudgedTexts
+    is_bundled: bool = False
 
     def map_for(self, missing_mass: float | None) -> DepolarizedMap | TemperatureMap | None:
         """Return the map for the features of one prompt.

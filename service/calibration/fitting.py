@@ -214,7 +214,7 @@ def fit_all(
         bundled=bundled,
         progress=progress,
     )
-    kept = {0: known.selectors[0]} if known is not None and 0 in models else {}
+    kept = {0: replace(known.selectors[0], is_bundled=True)} if known is not None and 0 in models else {}
     return Fitted(rows, maps, method, decided, priors, models, "both" if bundled else "own", kept)
 
 

@@ -41,6 +41,11 @@ BUNDLED = warning(
     "The calibration was fitted on bundled questions, not on yours. To improve it, calibrate on your own "
     "questions (POST /calibrate).",
 )
+WITHOUT_SAMPLES = warning(
+    "bundled_questions",
+    "Without drawn answers, P(correct) and the promise are about bundled questions: the calibration's "
+    "own rows have no `answer` with a log-probability.",
+)
 FEW_OWN = warning(
     "bundled_questions",
     f"The calibration has fewer than {FEW_ROWS} rows, so its promises also count bundled questions.",
@@ -241,7 +246,11 @@ class CalibrationChoice:
             if applied is not None:
                 lacking = count and fits.evidence and applied.evidence is None
                 about = [NO_EVIDENCE] if lacking else []
-                about += {"bundled": [BUNDLED], "both": [FEW_OWN]}.get(fits.origin, [])
+                selector = fits.selectors.get(count)
+                if selector is not None and selector.is_bundled:
+                    about.append(WITHOUT_SAMPLES)
+                else:
+                    about += {"bundled": [BUNDLED], "both": [FEW_OWN]}.get(fits.origin, [])
                 return applied, about
             warnings = [mismatch(fits, ["num_samples"])]
         return None, warnings

@@ -113,6 +113,13 @@ async def test_candidate_is_judged_without_samples_or_embeddings(started: Served
     assert "eigencal_lambda_max_count 0.0" in metrics
 
 
+async def test_it_is_said_that_p_correct_without_samples_is_about_bundled_questions(started: Served) -> None:
+    made = fitted(selectors={0: replace(of_log_probability(40.0), is_bundled=True), 3: selector()})
+    async with started(made) as http:
+        [warning] = (await answered(http, **ASKED))["warnings"]
+    assert warning["code"] == "bundled_questions" and "`answer`" in warning["message"]
+
+
 async def test_p_correct_rises_with_the_logprob_and_unsure_text_is_withheld(started: Served) -> None:
     async with started(fitted()) as http:
         bodies = [

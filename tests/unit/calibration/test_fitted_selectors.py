@@ -17,6 +17,7 @@ from service.calibration.labels import LabelledRows
 from service.spectral.correctness_model import (
     stratified_folds,
 )
+from tests.support.calibrations import calibration
 from tests.support.decisions import judged_material, judged_rows
 
 
@@ -80,3 +81,17 @@ def test_selectors_exist_for_the_fitted_numbers_of_answers() -> None:
     assert sizes[0] == 2
     assert sizes[-1] == 80
     assert len(sizes) < 79
+
+
+def test_without_own_log_probabilities_the_bundled_selector_serves_no_answers_and_is_marked() -> None:
+    bundled = fitted("depolarized")
+    known = replace(calibration(), method="depolarized", selectors=bundled.selectors())
+    rows = LabelledRows(judged_material(judged_rows(160, seed=1, logprobs=False)))
+    selectors = fit_all(rows, "depolarized", known=known).selectors()
+    assert {m: selector.is_bundled for m, selector in selectors.items()} == {
+        0: True,
+        2: False,
+        3: False,
+        4: False,
+    }
+    assert selectors[0].model == bundled.selectors()[0].model
