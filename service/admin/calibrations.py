@@ -360,6 +360,7 @@ def _promise(calibration: Calibration, serving: Serving) -> PromiseOut | None:
         number: error
         for number in (0, *sizes(calibration.num_samples))
         if (selector := calibration.selectors.get(number)) is not None
+        and not selector.is_bundled
         and (error := lowest_error(selector.counts, CONFIDENCE)) is not None
     }
     if not lowest:

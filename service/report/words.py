@@ -33,6 +33,7 @@ Bools = NDArray[np.bool_]
 Part = Mapping[str, Any]  # of a report
 Caution = dict[str, str]
 LEVEL = 0.05  # significance level of a null's p-value
+ALIKE = 0.02  # two projection ECEs with a smaller difference count as equal: folds make such differences
 MISSING = "—"
 MAPS = {
     "raw": "Raw",
@@ -151,8 +152,8 @@ def opening(report: Part, target_error: float, num_samples: int | None) -> dict[
 
     num_samples: the recommended number of answers, as in `Promotion`.
 
-    verdict: "Use it.", "Use it with care.", "Not yet: ... more rows are needed." or "No.". safe: whether the
-    calibration is safe to use, and for which questions. promise: the error that it promises. answers: how
+    verdict: "Use it.", "Use it with care.", "Not yet: ... more rows are needed." or "No.". safe: how far
+    off its confidence is, and for which questions. promise: the error that it promises. answers: how
     many answers to draw. num_samples: this number, null without a recommendation.
     """
     rows, answers = report["correctness"]["by_num_samples"], report["answers"]
@@ -199,9 +200,10 @@ def _verdict(report: Part, *, is_promised: bool) -> str:
     missing, decision = FEW_ROWS - report["data"]["rows_full"], report["decision"]
     if missing > 0:
         return "Use it with care." if _was_activated(report) else f"Not yet: {rows_needed(missing)}"
-    if (decision["asked"] != "never" and not decision["activated"]) or not _is_better(report):
+    refused, is_close = decision["asked"] != "never" and not decision["activated"], _is_close(report)
+    if refused or not (is_close or _was_activated(report)):
         return "No."
-    return "Use it." if is_promised else "Use it with care."
+    return "Use it." if is_promised and is_close else "Use it with care."
 
 
 def _was_activated(report: Part) -> bool:
@@ -221,10 +223,10 @@ def _raw_and_ours(report: Part) -> tuple[Part, Part]:
     return rows["raw"], rows[report["calibration"]["method"]]
 
 
-def _is_better(report: Part) -> bool:
-    """Return True if the calibration was activated as better, or has a lower ECE than raw scores."""
+def _is_close(report: Part) -> bool:
+    """Return True if the projection ECE is not higher than that of raw scores."""
     raw, ours = _raw_and_ours(report)
-    return bool(ours["projection_ece"] < raw["projection_ece"] or _was_activated(report))
+    return bool(ours["projection_ece"] < raw["projection_ece"] + ALIKE)
 
 
 def _safe(report: Part) -> str:
@@ -236,11 +238,10 @@ def _safe(report: Part) -> str:
                 "such questions."
             )
         return f"Its {num} rows are too few to tell whether it is safe to use."
-    gap = f"on held-out questions the confidence is {ours['projection_ece']:.2f} off on average"
-    if not _is_better(report):
-        return f"Not safe to use: {gap}, no less than raw scores."
-    like = f"For questions like its {num} rows, asked and answered in the set-up below"
-    return f"{like}: {gap}, where raw scores are {raw['projection_ece']:.2f} off."
+    return (
+        f"On held-out questions like its {num} rows, in the set-up below, the confidence is "
+        f"{ours['projection_ece']:.2f} off on average; raw scores are {raw['projection_ece']:.2f} off."
+    )
 
 
 def in_short(served: Sequence[Part], method: str) -> Iterator[str]:

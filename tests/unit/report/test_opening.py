@@ -34,10 +34,12 @@ def test_it_begins_with_a_verdict() -> None:
     assert opening(report, TARGET.error, None)["verdict"] == "No."
     report["decision"]["asked"] = "never"
     assert opening(report, TARGET.error, None)["verdict"] == "Use it."
-    ours["projection_ece"] = raw["projection_ece"]
+    ours["projection_ece"] = raw["projection_ece"] + 0.01
+    assert opening(report, TARGET.error, None)["verdict"] == "Use it."  # raw scores are as good
+    ours["projection_ece"] = raw["projection_ece"] + 0.05
     assert opening(report, TARGET.error, None)["verdict"] == "No."
     report["decision"] |= {"asked": "if_better", "activated": True}
-    assert opening(report, TARGET.error, None)["verdict"] == "Use it."
+    assert opening(report, TARGET.error, None)["verdict"] == "Use it with care."
 
 
 def test_rows_too_few_to_judge_by_come_first_with_how_many_more_are_needed() -> None:
