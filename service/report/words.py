@@ -195,7 +195,7 @@ def opening(report: Part, target_error: float, num_samples: int | None) -> dict[
 def _verdict(report: Part, *, is_promised: bool) -> str:
     """Return the verdict in a few words. Too few rows take precedence over everything else.
 
-    It does not rest on p-values: they depend on how the rows fall into folds.
+    It does not rest on p-values: they depend too much on how the rows fall into folds.
     """
     missing, decision = FEW_ROWS - report["data"]["rows_full"], report["decision"]
     if missing > 0:
@@ -224,7 +224,7 @@ def _raw_and_ours(report: Part) -> tuple[Part, Part]:
 
 
 def _is_close(report: Part) -> bool:
-    """Return True if the projection ECE is not higher than that of raw scores."""
+    """Return True if the projection ECE is below that of raw scores, or higher by less than `ALIKE`."""
     raw, ours = _raw_and_ours(report)
     return bool(ours["projection_ece"] < raw["projection_ece"] + ALIKE)
 

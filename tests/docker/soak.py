@@ -601,12 +601,8 @@ def verdict(callers: Callers, faults: Faults, figures: list[dict[str, float]], r
         for began, ended, kind in tally.broken
         if not any(began <= over and killed <= ended for killed, over in faults.kills)
     ]
-    # By a tenth, and in both halves: connections in pools vary.
     grown = [
-        name
-        for name in ("RSS MiB", "open files", "threads")
-        if figures[2][name] > 1.1 * figures[0][name]
-        and figures[0][name] < figures[1][name] < 0.96 * figures[2][name]
+        name for name in ("RSS MiB", "open files", "threads") if figures[2][name] > 1.1 * figures[0][name]
     ]
     ended = collections.Counter(tally.jobs.values())
     absent = [] if tally.num_calibrated else ["a calibrated score"]

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("bounded")
 
 
 class Call:
-    """A call whose `task` waits for a permit. It then holds the permit until `end`."""
+    """A call. Its `task` waits for a permit, and the call keeps the permit until `end`."""
 
     def __init__(self, queue: CallQueue, priority: Priority = Priority.LIVE, left_s: float = 60.0) -> None:
         self._holding = AsyncExitStack()
@@ -150,7 +150,7 @@ async def test_samples_for_a_chat_yield_to_answers() -> None:
         await (await waiting(queue, Priority.BESIDE)).task
     await held.end()
     await live.task
-    beside = await waiting(queue, Priority.BESIDE)  # it may wait, because no live call does
+    beside = await waiting(queue, Priority.BESIDE)  # no live call waits any more, so this one is not refused
     await live.end()
     await beside.end()
     await job.end()
