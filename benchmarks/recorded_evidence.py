@@ -26,7 +26,7 @@ from service.spectral.correctness_model import (
 )
 from service.spectral.dev_set import DevSpectra
 from service.spectral.evidence import EvidenceMap
-from service.spectral.fit import Prior, assign_folds, fit_depolarized, fit_evidence, objective, point_of
+from service.spectral.fit import Prior, fit_depolarized, fit_evidence, objective, point_of
 
 ROOT = Path(__file__).parents[1]
 DATA, WEIGHTS = ROOT.parent / "shared" / "data", ROOT / "data" / "weights"
@@ -253,7 +253,7 @@ class Material:
 
     def held_out_columns(self, *, evidence: bool) -> dict[str, np.ndarray]:
         """Return the features of each row under the map fitted on the other four fifths."""
-        fold = assign_folds(len(self.rows), FOLDS, np.random.default_rng(0))
+        fold = stratified_folds(self.right, FOLDS, np.random.default_rng(0))
         parts = [self.columns(fold != k, fold == k, evidence=evidence) for k in range(FOLDS)]
         back = np.argsort(np.argsort(fold, kind="stable"), kind="stable")
         return {name: np.concatenate([part[name] for part in parts])[back] for name in parts[0]}

@@ -18,9 +18,9 @@ from service.calibration.diagnostics import (
     correctness_scored,
     lambda_max_scored,
 )
-from service.calibration.fitting import FOLDS, Stream, fit_maps
+from service.calibration.fitting import fit_maps, folds
 from service.calibration.labels import Judged
-from service.spectral.correctness_model import base_rate, fit_correctness, log_losses, stratified_folds
+from service.spectral.correctness_model import base_rate, fit_correctness, log_losses
 from service.spectral.dev_set import AnyMap, risks
 from service.spectral.evidence import EvidenceMap
 from service.spectral.fit import no_prior
@@ -42,7 +42,7 @@ class TwoFiles(CrossValidated):
         spectra = dev.rows.dev
         if test.rows.dev.missing_mass is None:
             spectra = replace(spectra, missing_mass=None)
-        self.fitted = fit_maps(spectra, dev.material.num_samples, seed=seed)
+        self.fitted = fit_maps(spectra, dev.material.num_samples, folds(dev.rows, seed))
 
     @property
     def why_no_evidence(self) -> str | None:
@@ -79,7 +79,7 @@ class TwoFiles(CrossValidated):
         if judged.rows.missing_mass is None and not judged.tokens:
             maps.pop("evidence", None)
         base = np.full(len(judged), base_rate(dev.right))
-        fold = stratified_folds(dev.right, FOLDS, self.rng(Stream.ANSWERS))
+        fold = self.fitted.fold[dev.places]
         scored, why_none = list[Scored](), ""
         for name in [name for name in CORRECT_BY if name in maps]:
             outcome = fit_correctness(dev.columns(maps[name]), dev.right, fold)

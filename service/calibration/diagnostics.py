@@ -18,14 +18,13 @@ from numpy.typing import NDArray
 
 from service.calibration import fitting
 from service.calibration.calibration import Calibration
-from service.calibration.fitting import FOLDS, METHODS, Fitted, Stream
+from service.calibration.fitting import METHODS, Fitted, Stream
 from service.calibration.labels import Judged, LabelledRows
 from service.spectral.correctness_model import (
     SELF_CHECK,
     fit_correctness,
     held_out_predictions,
     log_losses,
-    stratified_folds,
 )
 from service.spectral.dev_set import AnyMap, risks, served_lambda_max
 from service.spectral.evidence import EvidenceMap
@@ -362,8 +361,7 @@ class CrossValidated:
                 for field in ("losses", "squares", "values")
             ]
             by_lambda_max.append(Scored("lambda_max", name, *columns))
-        # All fits use the same folds.
-        fold = stratified_folds(judged.right, FOLDS, self.rng(Stream.ANSWERS), judged.groups)
+        fold = self.fold[judged.places]
         base = held_out_predictions({}, judged.right, (), fold)
         by_correct, why_none = list[Scored](), ""
         for name in [method for method in CORRECT_BY if method in names]:

@@ -181,14 +181,8 @@ def fit_all(
     priors = no_prior if known is None else known.prior
     if option == "evidence" and (reason := rows.why_no_evidence()):
         raise InvalidDevData(reason)
-    maps = fit_maps(
-        rows.dev,
-        rows.material.num_samples,
-        groups=rows.groups,
-        active=active,
-        seed=seed,
-        priors=priors,
-    )
+    fold = folds(rows, seed)
+    maps = fit_maps(rows.dev, rows.material.num_samples, fold, active=active, priors=priors)
     method = _chosen(option, maps.risks)
     is_few = rows.num_rows < FEW_ROWS
     if known is not None and is_few and option == "auto" and known.method in maps.risks:
@@ -208,6 +202,7 @@ def fit_all(
     decided = fit_points(
         rows,
         method,
+        fold,
         rng=rng(seed, Stream.SELECTORS),
         priors=priors,
         models=models,
@@ -224,19 +219,23 @@ def _chosen(option: str, risks: Mapping[str, Floats]) -> Method:
     return min((m for m in candidates if m in risks), key=lambda m: float(risks[m].mean()))
 
 
+def folds(rows: LabelledRows, seed: int) -> NDArray[np.int_]:
+    """Return the fold (n,) that holds each full row out of every fit that predicts it."""
+    return stratified_folds(rows.right, FOLDS, rng(seed, Stream.FOLDS), rows.groups)
+
+
 def fit_maps(
     dev: DevSpectra,
     num_samples: int,
+    fold: NDArray[np.int_],
     *,
     active: Calibration | None = None,
-    seed: int = 0,
     priors: PriorSource = no_prior,
-    groups: NDArray[np.int_] | None = None,
 ) -> FittedMaps:
-    """Fit all maps on n prompts with `num_samples` answers each, and again without each fold.
+    """Fit all maps on n prompts with `num_samples` answers each, and again without each fold (n,).
 
-    The evidence map is fitted if dev has missing masses. active: the calibration to compare with. groups:
-    (n,), as `DevSet.full_groups`. All maps have the same folds. Blocks for seconds.
+    The evidence map is fitted if dev has missing masses. active: the calibration to compare with. Blocks for
+    seconds.
     """
     by_evidence = dev.missing_mass is not None
     methods: tuple[Method, ...] = (*METHODS, "evidence") if by_evidence else METHODS
@@ -247,16 +246,15 @@ def fit_maps(
         size = min(num_samples, active.num_samples)
         has_evidence = by_evidence and active.evidence
         candidates["active"] = active.evidence[size] if has_evidence else active.map_for(size)
-    held_out = cross_validated_risks(
-        dev, candidates, rng=rng(seed, Stream.FOLDS), priors=prior, groups=groups
-    )
+    held_out = cross_validated_risks(dev, candidates, fold, priors=prior)
     fits: dict[Method, AnyFit] = {m: fit(dev, m, prior=prior[m]) for m in methods}
-    return FittedMaps(fits, dev.missing_mass, held_out.fold, held_out.risks, held_out.maps)
+    return FittedMaps(fits, dev.missing_mass, fold, held_out.risks, held_out.maps)
 
 
 def fit_points(
     rows: LabelledRows,
     method: Method,
+    fold: NDArray[np.int_],
     *,
     rng: np.random.Generator,
     priors: PriorSource = no_prior,
@@ -266,16 +264,15 @@ def fit_points(
 ) -> dict[int, OperatingPoint]:
     """Fit the maps, P(correct) and the selectors on the full rows, by number of first answers.
 
-    The rows are folded once, by their verdicts with all answers. method: the kind of map, chosen on all rows
-    (by risk, not by verdicts). P(correct) takes "depolarized" instead of "temperature", under which identical
-    answers are certain to be right. The numbers start at 1 for "evidence", else at 2; above 64 they are on a
-    grid (`fitted_sizes`). 0 is included if the judged texts have log-probabilities of their own. bundled:
-    for few rows, the bundled selectors and rows. Blocks for seconds.
+    fold: (n,), as in `folds`. rng: chooses the row of each group that promises count. method: the kind of map
+    on all rows (by risk, not by verdicts). P(correct) takes "depolarized" instead of "temperature",
+    under which identical answers are certain to be right. The numbers start at 1 for "evidence", else at 2;
+    above 64 they are on a grid (`fitted_sizes`). 0 is included if the judged texts have log-probabilities of
+    their own. bundled: for few rows, the bundled selectors and rows. Blocks for seconds.
     """
     kind: Method = "depolarized" if method == "temperature" else method
     num_samples = rows.material.num_samples
     full = rows.at(num_samples)
-    fold = stratified_folds(full.right, FOLDS, rng, full.groups)
     one_per_group = None if full.groups is None else one_of_each(full.groups, rng)
     sizes = [size for size in fitted_sizes(num_samples) if size > 1 or method == "evidence"]
     own, decided = rows.at(0) if rows.serves_none else None, dict[int, OperatingPoint]()
@@ -289,8 +286,7 @@ def fit_points(
     if own is not None:
         fit_map = partial(fit, method="evidence", prior=priors("evidence", 1))
         one_per_group = None if own.groups is None else one_of_each(own.groups, rng)
-        folds = fold[own.places]
-        without = _decided(own, folds, fit_map, one_per_group, models.get(0), bundled.get(0))
+        without = _decided(own, fold[own.places], fit_map, one_per_group, models.get(0), bundled.get(0))
         decided = {0: without, **decided}
     return decided
 

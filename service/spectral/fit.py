@@ -12,11 +12,10 @@ from itertools import product
 from typing import Generic, Literal, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from service.spectral.dev_set import AnyMap, DevSpectra, mean_entropy, risk, risks
 from service.spectral.evidence import INTERCEPT_BOUNDS, SLOPE_BOUNDS, EvidenceMap, logit_missing_mass
-from service.spectral.resampling import grouped
 from service.spectral.spectrum import (
     DEFAULT_EPS,
     DEPOLARIZATION_BOUNDS,
@@ -349,11 +348,9 @@ AnyFit = TemperatureFit | DepolarizedFit | EvidenceFit
 class CrossValidation:
     """Out-of-fold results by candidate name.
 
-    fold: (n,), the fold that held each prompt out. risks: name -> (n,) in nats. maps: name -> one map per
-    fold; for a fixed map, the same one for all folds.
+    risks: name -> (n,) in nats. maps: name -> one map per fold; for a fixed map, the same one for all folds.
     """
 
-    fold: NDArray[np.int_]
     risks: Mapping[str, Floats]
     maps: Mapping[str, tuple[AnyMap, ...]]
 
@@ -457,38 +454,19 @@ def fit(dev: DevSpectra, method: Method, *, eps: float = DEFAULT_EPS, prior: Pri
     raise ValueError(f"unknown method: {method!r}")
 
 
-def assign_folds(
-    size: int, folds: int, rng: np.random.Generator, groups: ArrayLike | None = None
-) -> NDArray[np.int_]:
-    """Return a random fold (size,) for each prompt, of nearly equal sizes; no more folds than groups.
-
-    groups: (size,), prompts of a group share a fold; None: each prompt is its own group. Raises ValueError
-    for fewer than two groups or folds.
-    """
-    of_row = grouped(groups, size)
-    number = int(of_row.max(initial=-1)) + 1
-    if number < 2 or folds < 2:
-        raise ValueError("cross-validation needs at least two prompts and two folds")
-    return rng.permutation(np.arange(number) % min(folds, number))[of_row]
-
-
 def cross_validated_risks(
     dev: DevSpectra,
     candidates: Mapping[str, Method | AnyMap],
+    fold: NDArray[np.int_],
     *,
-    rng: np.random.Generator,
-    folds: int = 5,
     eps: float = DEFAULT_EPS,
     priors: Mapping[Method, Prior | None] | None = None,
-    groups: ArrayLike | None = None,
 ) -> CrossValidation:
     """Return out-of-fold risks of each candidate, all on the same folds.
 
-    A candidate is a method, fitted on the other folds with its prior, or a fixed map.
-    groups: (n,), prompts of a group share a fold; None: each prompt is its own group.
+    A candidate is a method, fitted on the other folds with its prior, or a fixed map. fold: (n,) in 0 .. k -
+    1, the fold that holds each prompt out.
     """
-    # All candidates share the folds, because their risks are compared prompt by prompt.
-    fold = assign_folds(len(dev), folds, rng, groups)
     maps = {
         name: _fold_maps(dev, fold, candidate, eps, priors or {}) for name, candidate in candidates.items()
     }
@@ -496,7 +474,7 @@ def cross_validated_risks(
     for name, per_fold in maps.items():
         for number, map_ in enumerate(per_fold):
             out_of_fold[name][fold == number] = risks(map_, dev.take(fold == number))
-    return CrossValidation(fold, out_of_fold, maps)
+    return CrossValidation(out_of_fold, maps)
 
 
 def _fold_maps(

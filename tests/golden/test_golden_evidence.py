@@ -126,5 +126,5 @@ def test_held_out_risk_falls_on_both_files(shared_data: Path, name: str, m: int)
     with np.load(shared_data / f"{name}.npz") as arrays:
         whole = rows({"rows": [json.loads(line) for line in lines], **arrays}, m)
     both = {"d": "depolarized", "e": "evidence"}
-    risks = cross_validated_risks(whole, both, rng=np.random.default_rng(0)).risks
+    risks = cross_validated_risks(whole, both, np.arange(len(whole)) % 5).risks
     assert risks["e"].mean() < risks["d"].mean() - 0.01

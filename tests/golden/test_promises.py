@@ -2,10 +2,16 @@
 
 import numpy as np
 
-from service.calibration.fitting import fit_points
+from service.calibration.fitting import OperatingPoint, fit_points, folds
 from service.calibration.labels import LabelledRows
+from service.calibration.material import DevSet
 from service.spectral.selective import promise, simultaneous_bounds
 from tests.support.decisions import judged_material, judged_rows
+
+
+def fitted(material: DevSet, seed: int) -> dict[int, OperatingPoint]:
+    rows = LabelledRows(material)
+    return fit_points(rows, "evidence", folds(rows, seed), rng=np.random.default_rng(seed))
 
 
 def test_all_promises_hold_simultaneously_in_simulated_worlds() -> None:
@@ -15,7 +21,7 @@ def test_all_promises_hold_simultaneously_in_simulated_worlds() -> None:
     new, broken, reached = rows.at(size), 0, 0
     for seed in range(worlds):
         material = judged_material(judged_rows(200, seed=seed, num_samples=size))
-        points = fit_points(LabelledRows(material), "evidence", rng=np.random.default_rng(seed))
+        points = fitted(material, seed)
         if (selector := points[size].selector) is None:
             continue
         reached += promise(selector.counts, 0.3).threshold is not None
@@ -35,7 +41,7 @@ def test_promise_holds_with_many_unsupported_texts() -> None:
     broken = reached = 0
     for seed in range(runs):
         material = judged_material(judged_rows(160, seed=seed, num_samples=size))
-        selectors = fit_points(LabelledRows(material), "evidence", rng=np.random.default_rng(seed))
+        selectors = fitted(material, seed)
         if (selector := selectors[size].selector) is None:
             continue
         made = promise(selector.counts, target)

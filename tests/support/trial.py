@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from service.calibration.calibration import Calibration, caller_fingerprint
-from service.calibration.fitting import fit_points
+from service.calibration.fitting import fit_points, folds
 from service.calibration.labels import LabelledRows
 from service.calibration.material import DevSet, all_texts, assemble
 from service.calibration.rows import DevRow
@@ -24,7 +24,8 @@ LAX = Target(0.98, 0.5)  # lets through all answers that may be let through at a
 
 def deciding(rows: Sequence[DevRow], embedder: FakeEmbedder) -> Calibration:
     """Return an evidence calibration for answers labelled `mine`, with the maps of fitted selectors."""
-    fits = fit_points(LabelledRows(_material(rows, embedder)), "evidence", rng=np.random.default_rng(0))
+    labelled = LabelledRows(_material(rows, embedder))
+    fits = fit_points(labelled, "evidence", folds(labelled, 0), rng=np.random.default_rng(0))
     selectors = {m: fit.selector for m, fit in fits.items() if fit.selector is not None}
     maps = {m: selector.map for m, selector in selectors.items() if isinstance(selector.map, EvidenceMap)}
     wanted = caller_fingerprint("mine", embedder.identity)

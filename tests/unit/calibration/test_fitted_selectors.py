@@ -48,7 +48,7 @@ def test_row_is_predicted_by_a_map_fitted_without_it() -> None:
     rows = judged_rows(160)
     before = fitted()
     right = LabelledRows(judged_material(rows)).at(4).right
-    held = stratified_folds(right, FOLDS, rng(0, Stream.SELECTORS)) == 1
+    held = stratified_folds(right, FOLDS, rng(0, Stream.FOLDS)) == 1
     others = [
         replace(row, references=("else",)) if changed else row
         for row, changed in zip(rows, held, strict=True)

@@ -7,12 +7,11 @@ import pytest
 from sklearn.metrics import log_loss, roc_auc_score
 
 from lab.two_files import TwoFiles
-from service.calibration import fitting
 from service.calibration.diagnostics import CrossValidated, Split
-from service.calibration.fitting import Stream, fit_all
+from service.calibration.fitting import fit_all, folds
 from service.calibration.labels import LabelledRows
 from service.report.report import figures
-from service.spectral.correctness_model import base_rate, fit_correctness, stratified_folds
+from service.spectral.correctness_model import base_rate, fit_correctness
 from service.spectral.fit import fit_evidence
 from service.spectral.reliability import projection_brier
 from tests.support.decisions import by_first_answers, judged_material, judged_rows
@@ -65,17 +64,12 @@ def test_maps_equal_those_of_a_study_with_this_number_of_answers(bench, results_
     )
 
 
-def fitted_on(columns, right):
-    """Return P(correct) of a text without samples, fitted without a prior for its map."""
-    return fit_correctness(columns, right, stratified_folds(right, 5, fitting.rng(0, Stream.ANSWERS)))
-
-
 def test_text_judged_by_itself_is_compared_with_samples(bench, results_):
     """As if it were the only sample, under the map of the dev file's texts."""
     own_row = row(results_, 0, "probability_correct", "evidence")
     dev, test = (part.rows.at(0) for part in (bench.dev, bench.test))
     map_ = fit_evidence(dev.rows).map
-    model = fitted_on(dev.columns(map_), dev.right).model
+    model = fit_correctness(dev.columns(map_), dev.right, folds(bench.dev.rows, 0)).model
     p = np.full(len(test), base_rate(dev.right)) if model is None else model.predict(test.columns(map_))
     assert own_row["loss"]["value"] == pytest.approx(log_loss(test.right, p), abs=1e-9)
     assert own_row["loss_gap"] is not None and own_row["tokens"] == 0
@@ -93,7 +87,7 @@ def test_no_samples_are_recommended_only_if_all_judge_one_text(has_answers):
         map_ = fit_evidence(texts.take(~held).rows).map
         for name, values in texts.take(held).columns(map_).items():
             columns[name][held] = values
-    held_out = fitted_on(columns, texts.right).held_out
+    held_out = fit_correctness(columns, texts.right, study.fold).held_out
     assert texts.source == ("given" if has_answers else "first")
     assert own_row["loss"]["value"] == pytest.approx(log_loss(texts.right, held_out), abs=1e-9)
     assert own_row["auroc"]["value"] == pytest.approx(roc_auc_score(texts.right, held_out))

@@ -11,7 +11,6 @@ from service.spectral.fit import (
     DepolarizedRisk,
     Method,
     TemperatureRisk,
-    assign_folds,
     cross_validated_risks,
     fit,
     fit_depolarized,
@@ -65,20 +64,13 @@ def test_methods_are_checked() -> None:
         fit(random_dev_set(0), cast(Any, "platt"))
 
 
-def test_folds_are_of_equal_size_and_cover_everything() -> None:
-    fold = assign_folds(23, 5, np.random.default_rng(0))
-    assert sorted(np.bincount(fold).tolist()) == [4, 4, 5, 5, 5]
-    assert assign_folds(3, 5, np.random.default_rng(0)).max() == 2
-    with pytest.raises(ValueError, match="two prompts"):
-        assign_folds(1, 5, np.random.default_rng(0))
-
-
 def test_out_of_fold_risks_use_maps_fitted_without_the_fold() -> None:
     dev, fixed = random_dev_set(3, prompts=25), DepolarizedMap(1.3, 0.2)
     candidates = {"t": "temperature", "d": "depolarized", "active": fixed, "raw": Identity()}
-    risks_ = cross_validated_risks(dev, candidates, rng=np.random.default_rng(1))
+    fold = np.arange(25) % 5
+    risks_ = cross_validated_risks(dev, candidates, fold)
     for number in range(5):
-        held = risks_.fold == number
+        held = fold == number
         again = fit(dev.take(~held), "depolarized").map
         assert risks_.maps["d"][number] == again
         assert risks_.risks["d"][held] == pytest.approx(risks(again, dev.take(held)))

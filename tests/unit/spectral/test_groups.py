@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from service.spectral.correctness_model import fit_correctness, stratified_folds
-from service.spectral.fit import assign_folds
 
 
 def test_gain_on_duplicated_rows_is_not_more_significant() -> None:
@@ -28,6 +27,4 @@ def test_unusable_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="two folds"):
         stratified_folds([0, 1], 1, rng)
     with pytest.raises(ValueError, match="every row needs a group"):
-        assign_folds(3, 2, rng, [0, 1])
-    with pytest.raises(ValueError, match="at least two prompts"):
-        assign_folds(3, 2, rng, [0, 0, 0])
+        stratified_folds([0, 1, 1], 2, rng, [0, 1])
