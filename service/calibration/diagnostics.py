@@ -292,7 +292,7 @@ class CrossValidated:
     def picks(self) -> ResampleCounts:
         """The resamples of all AUROCs."""
         number = self.resamples.auroc
-        return ResampleCounts.picked(len(self.split), self.rng(Stream.AUROC), number, self.groups)
+        return ResampleCounts.of(len(self.split), self.rng(Stream.AUROC), number, self.groups)
 
     @property
     def constant_brier(self) -> float:

@@ -345,7 +345,7 @@ def correctness_part(
     errors = sorted({*targets(1 - float(full.right.mean())), target.error})
     # With 0 answers there may be fewer rows.
     picks = {
-        decided.right.size: ResampleCounts.picked(
+        decided.right.size: ResampleCounts.of(
             decided.right.size, rng(seed, Stream.AUROC), resamples.auroc, decided.groups
         )
         for decided in fitted.decided.values()

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
+BLOCK = 100  # resamples in memory at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +43,6 @@ def grouped(groups: ArrayLike | None, size: int) -> Ints:
     if numbers.shape != (size,):
         raise ValueError("every row needs a group")
     return numbers
-
-
-def resample_counts(groups: Ints, resamples: int, rng: np.random.Generator) -> Ints:
-    """Return the count of each row in each of B resamples of the groups, (B, n). groups: from `grouped`."""
-    number = int(groups.max()) + 1
-    return rng.multinomial(number, np.full(number, 1 / number), size=resamples)[:, groups]
-
-
-def resampled(size: int, rng: np.random.Generator, groups: Ints | None = None) -> Ints:
-    """Return the rows (..,) of one resample of n = `size` rows. groups: (n,), drawn as a whole."""
-    if groups is None:
-        return rng.integers(0, size, size)
-    [counts] = resample_counts(grouped(groups, size), 1, rng)
-    return np.repeat(np.arange(size), counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +95,9 @@ def mean_difference(
     gaps = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
     if gaps.ndim != 1 or gaps.size == 0:
         raise ValueError("a paired difference needs two vectors of one length")
-    means = np.array([gaps[resampled(gaps.size, rng, groups)].mean() for _ in range(resamples)])
-    spread = percentile_interval(means)
+    blocks = [min(BLOCK, resamples - start) for start in range(0, resamples, BLOCK)]
+    means = [ResampleCounts.of(gaps.size, rng, number, groups).means(gaps) for number in blocks]
+    spread = percentile_interval(np.concatenate(means))
     return Difference(float(gaps.mean()), spread.low, spread.high)
 
 
@@ -144,23 +132,11 @@ class ResampleCounts:
         """
         if size < 1:
             raise ValueError("nothing to resample")
-        return cls(resample_counts(grouped(groups, size), number, rng).astype(np.float64))
-
-    @classmethod
-    def picked(
-        cls,
-        size: int,
-        rng: np.random.Generator,
-        number: int = DEFAULT.auroc,
-        groups: Ints | None = None,
-    ) -> Self:
-        """Return resamples like `of`, but drawn one by one with `resampled`.
-
-        The AUROCs of reports depend on this random stream.
-        """
+        of_row = grouped(groups, size)
+        num_groups = int(of_row.max()) + 1
         counts = np.empty((number, size))
         for row in counts:
-            row[:] = np.bincount(resampled(size, rng, groups), minlength=size)
+            row[:] = np.bincount(rng.integers(0, num_groups, num_groups), minlength=num_groups)[of_row]
         return cls(counts)
 
     @classmethod

@@ -34,7 +34,7 @@ def test_unusable_input_is_refused(scores, labels, message):
 
 
 def bootstrapped(scores, labels, rng, number=1000):
-    return resampled_aurocs(ResampleCounts.picked(len(scores), rng, number), scores, labels)
+    return resampled_aurocs(ResampleCounts.of(len(scores), rng, number), scores, labels)
 
 
 def noisy(rng, size):
