@@ -9,14 +9,12 @@ from numpy.typing import NDArray
 
 from lab.resampling import DEFAULT, Resamples
 from service.calibration.diagnostics import (
-    CORRECT_BY,
     AtSize,
     CrossValidated,
     Scored,
     Split,
-    all_maps,
+    correct_maps,
     correctness_scored,
-    lambda_max_scored,
 )
 from service.calibration.fitting import fit_maps, folds
 from service.calibration.labels import Judged
@@ -75,13 +73,13 @@ class TwoFiles(CrossValidated):
     def _judge(self, judged: Judged, num_samples: int) -> AtSize:
         """Return `judged` with its scores, by fits on the dev file."""
         dev = self.dev.rows.at(num_samples, one_text=True)
-        maps = all_maps(dev, num_samples)
+        maps = correct_maps(dev, num_samples)
         if judged.rows.missing_mass is None and not judged.tokens:
             maps.pop("evidence", None)
         base = np.full(len(judged), base_rate(dev.right))
         fold = self.fitted.fold[dev.places]
         scored, why_none = list[Scored](), ""
-        for name in [name for name in CORRECT_BY if name in maps]:
+        for name in maps:
             outcome = fit_correctness(dev.columns(maps[name]), dev.right, fold)
             if outcome.why_none == "one_kind" and num_samples:
                 kind = "right" if outcome.num_right else "wrong"
@@ -90,8 +88,6 @@ class TwoFiles(CrossValidated):
                 model = outcome.model
                 p = None if model is None else model.predict(judged.columns(maps[name]))
                 scored.append(correctness_scored(name, p, base, judged.right))
-        if num_samples:
-            scored += [lambda_max_scored(map_, name, judged) for name, map_ in maps.items()]
         return AtSize(
             num_samples,
             judged.right,

@@ -11,14 +11,13 @@ log loss.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from service.calibration import fitting
-from service.calibration.calibration import Calibration
-from service.calibration.fitting import METHODS, Fitted, Stream
+from service.calibration.calibration import Calibration, Method
+from service.calibration.fitting import Fitted, Stream
 from service.calibration.labels import Judged, LabelledRows
 from service.spectral.correctness_model import (
     SELF_CHECK,
@@ -26,7 +25,7 @@ from service.spectral.correctness_model import (
     held_out_predictions,
     log_losses,
 )
-from service.spectral.dev_set import AnyMap, risks, served_lambda_max
+from service.spectral.dev_set import AnyMap
 from service.spectral.evidence import EvidenceMap
 from service.spectral.fit import PriorSource, fit, no_prior
 from service.spectral.resampling import (
@@ -36,7 +35,7 @@ from service.spectral.resampling import (
     Resamples,
     mean_difference,
 )
-from service.spectral.spectrum import CalibrationMap, Identity, ServedSpectrum, spectrum
+from service.spectral.spectrum import CalibrationMap, ServedSpectrum, spectrum
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int_]
@@ -44,7 +43,7 @@ Bools = NDArray[np.bool_]
 
 SIZES = (1, 2, 3, 5, 8, 10, 20, 40, 80, 160)
 # The map that supplies lambda_max and p(y) to P(correct): with log-probabilities, and without.
-CORRECT_BY = ("evidence", "depolarized")
+CORRECT_BY: tuple[Method, ...] = ("evidence", "depolarized")
 
 
 class Split:
@@ -90,9 +89,11 @@ class Served:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scored:
-    """One score of a map for one number of answers. losses (nats), squares (squared errors), values: (n,)."""
+    """P(correct) under a map for one number of answers.
 
-    score: Literal["probability_correct", "lambda_max"]
+    losses (log losses in nats), squares (squared errors), values (higher = more certain): (n,).
+    """
+
     map: str
     losses: Floats
     squares: Floats
@@ -103,11 +104,12 @@ class Scored:
 class AtSize:
     """n prompts judged by their first `num_samples` answers.
 
-    right: (n,) verdicts on the judged text. scored: P(correct) by `CORRECT_BY` (the base rate if no model
-    beats it), then lambda_max of each map (only "evidence" for one answer). base: (n,) losses of the base
-    rate of the verdicts fitted on. why_none: why there is no P(correct) at all, else "". tokens: completion
-    tokens per question, None if a draw has no count. same_text: True if the other numbers of answers judge
-    the same text; losses on different texts cannot be compared. groups: as `DevSet.full_groups`.
+    right: (n,) verdicts on the judged text. scored: P(correct) by `CORRECT_BY`, the base rate if no model
+    beats it. base: (n,) losses of the base rate of the verdicts fitted on. why_none: why there is no
+    P(correct) at all, else "". tokens: completion tokens per question, None if a draw has no count.
+    same_text: True if the other numbers of answers judge the same text; losses on different texts cannot be
+    compared.
+    groups: as `DevSet.full_groups`.
     """
 
     num_samples: int
@@ -217,7 +219,7 @@ def recommended(sizes: Sequence[AtSize]) -> tuple[str, Candidate | None]:
         Candidate(at.num_samples, score.map, by_group(at, score.losses), at.tokens)
         for at in sizes
         for score in at.scored
-        if at.same_text and score.score == "probability_correct"
+        if at.same_text
     ]
     return recommend(candidates, by_group(sizes[-1], sizes[-1].base))
 
@@ -349,22 +351,14 @@ class CrossValidated:
         """Return `judged` with its scores, by fits without each row's fold."""
         held = [np.flatnonzero(self.fold == k) for k in range(int(self.fold.max()) + 1)]
         parts = [
-            (all_maps(judged.take(self.fold != k), num_samples, self.priors), judged.take(rows))
+            (correct_maps(judged.take(self.fold != k), num_samples, self.priors), judged.take(rows))
             for k, rows in enumerate(held)
         ]
-        order, names = np.argsort(np.concatenate(held)), list(parts[0][0])
-        by_lambda_max = list[Scored]()
-        for name in names if num_samples else []:
-            of_parts = [lambda_max_scored(maps[name], name, rows) for maps, rows in parts]
-            columns = [
-                np.concatenate([getattr(part, field) for part in of_parts])[order]
-                for field in ("losses", "squares", "values")
-            ]
-            by_lambda_max.append(Scored("lambda_max", name, *columns))
+        order = np.argsort(np.concatenate(held))
         fold = self.fold[judged.places]
         base = held_out_predictions({}, judged.right, (), fold)
         by_correct, why_none = list[Scored](), ""
-        for name in [method for method in CORRECT_BY if method in names]:
+        for name in parts[0][0]:
             features = [rows.columns(maps[name]) for maps, rows in parts]
             merged = {
                 key: np.concatenate([np.asarray(part[key]) for part in features])[order]
@@ -381,7 +375,7 @@ class CrossValidated:
         return AtSize(
             num_samples,
             judged.right,
-            [*by_correct, *by_lambda_max],
+            by_correct,
             log_losses(base, judged.right),
             why_none,
             self.split.mean_tokens(num_samples),
@@ -390,25 +384,16 @@ class CrossValidated:
         )
 
 
-def all_maps(rows: Judged, num_samples: int, priors: PriorSource = no_prior) -> dict[str, AnyMap | None]:
-    """Return every map fitted on the rows. With fewer than two answers, only "evidence" can be fitted."""
+def correct_maps(rows: Judged, num_samples: int, priors: PriorSource = no_prior) -> dict[str, AnyMap | None]:
+    """Return the maps of `CORRECT_BY`, fitted on the rows; "depolarized" needs two answers."""
     if rows.tokens:
         return {"evidence": None}
-    maps: dict[str, AnyMap | None] = {"raw": Identity()} if num_samples > 1 else {}
-    methods = METHODS if num_samples > 1 else ()
-    if rows.rows.missing_mass is not None:
-        methods = (*methods, "evidence")
-    for method in methods:
-        maps[method] = fit(rows.rows, method, prior=priors(method, max(num_samples, 1))).map
-    return maps
-
-
-def lambda_max_scored(map_: AnyMap | None, name: str, rows: Judged) -> Scored:
-    """Return lambda_max of the prompts, their risks in nats, and squared gaps to u_1^T Y u_1."""
-    assert map_ is not None
-    largest = served_lambda_max(map_, rows.rows)
-    gaps = largest - np.clip(rows.rows.alignment[:, 0], 0.0, 1.0)
-    return Scored("lambda_max", name, risks(map_, rows.rows), np.square(gaps), largest)
+    can_fit = {"evidence": rows.rows.missing_mass is not None, "depolarized": num_samples > 1}
+    return {
+        method: fit(rows.rows, method, prior=priors(method, max(num_samples, 1))).map
+        for method in CORRECT_BY
+        if can_fit[method]
+    }
 
 
 def correctness_scored(name: str, predicted: Floats | None, base: Floats, right: Bools) -> Scored:
@@ -417,4 +402,4 @@ def correctness_scored(name: str, predicted: Floats | None, base: Floats, right:
     # Not `base`: the base rate without a fold is lower if the fold has more right answers, so ranking by it
     # gives an AUROC below 0.5.
     values = np.zeros_like(base) if predicted is None else predicted
-    return Scored("probability_correct", name, log_losses(p, right), np.square(p - right), values)
+    return Scored(name, log_losses(p, right), np.square(p - right), values)

@@ -174,9 +174,7 @@ def held_out_improvement(
     method, of_rival = calibration.method, "active" if rival else "raw"
     judged = context.first_answers(calibration.num_samples)
     by = "evidence" if method == "evidence" else "depolarized"
-    ours = [
-        score.losses for score in judged.scored if (score.score, score.map) == ("probability_correct", by)
-    ]
+    ours = [score.losses for score in judged.scored if score.map == by]
     theirs = None if rival is None else context.correct_by(rival)
     losses = judged.base if theirs is None else log_losses(theirs, judged.right)
     risks, gaps = context.risks, context.squared_gaps(method)

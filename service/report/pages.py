@@ -162,24 +162,20 @@ def null_words(null: Part) -> str:
     return f"{between(null) or 'unknown'}, {words.p_words(null['p_value'])}"
 
 
-SCORES = {
-    ("probability_correct", "evidence"): "P(correct), with log-probabilities",
-    ("probability_correct", "depolarized"): "P(correct), without",
-    ("lambda_max", "evidence"): "λmax, Evidence",
-    ("lambda_max", "depolarized"): "λmax, Depolarized",
-    ("lambda_max", "temperature"): "λmax, Temperature",
-    ("lambda_max", "raw"): "λmax, Raw",
+CORRECT_BY = {
+    "evidence": "P(correct), with log-probabilities",
+    "depolarized": "P(correct), without",
 }
 
 
 def _by_answers(rows: Sequence[Part]) -> dict[str, Any]:
-    """Return the table by number of answers: headings of scores; lines with a row or None for each score."""
-    by_score = {(row["num_samples"], row["score"], row["map"]): row for row in rows}
-    scores = [key for key in SCORES if any(key == (score, name) for _, score, name in by_score)]
+    """Return the table by number of answers: headings of maps; lines with a row or None for each map."""
+    by_map = {(row["num_samples"], row["map"]): row for row in rows}
+    maps = [name for name in CORRECT_BY if any(row["map"] == name for row in rows)]
     tokens = {row["num_samples"]: row["tokens"] for row in rows}
     return {
-        "heads": [SCORES[key] for key in scores],
-        "lines": [(m, tokens[m], [by_score.get((m, *key)) for key in scores]) for m in tokens],
+        "heads": [CORRECT_BY[name] for name in maps],
+        "lines": [(m, tokens[m], [by_map.get((m, name)) for name in maps]) for m in tokens],
     }
 
 

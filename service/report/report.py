@@ -466,11 +466,10 @@ def format_promise(made: Promise, num_samples: int, *, of_claims: bool, counts_b
 
 
 def answers_part(context: CrossValidated) -> Part:
-    """Return a row per number of answers and score, and the recommended number of answers.
+    """Return a row per number of answers and map of P(correct), and the recommended number of answers.
 
-    Scores: lambda_max of every map (loss: matrix log risk; Brier: projection Brier), and P(correct) with and
-    without evidence (log loss and Brier of the verdicts). loss_gap: loss minus the loss with all answers, on
-    the same resamples of the prompts, without refitting; null for all answers, and if another text is judged.
+    loss: log loss of the verdicts. loss_gap: loss minus the loss with all answers, on the same resamples of
+    the prompts, without refitting; null for all answers, and if another text is judged.
     tokens: per question. recommended, recommended_map: null without a recommendation. recommendation: a
     sentence.
     """
@@ -482,15 +481,14 @@ def answers_part(context: CrossValidated) -> Part:
         return estimate(float(values.mean()), percentile_interval(resamples.means(values)))
 
     sentence, chosen = context.recommendation
-    full = {(score.score, score.map): score.losses for score in judged[-1].scored}
+    full = {score.map: score.losses for score in judged[-1].scored}
     rows = []
     for at in judged:
         for score in at.scored:
-            compared = full.get((score.score, score.map)) if at.same_text and at is not judged[-1] else None
+            compared = full.get(score.map) if at.same_text and at is not judged[-1] else None
             rows.append(
                 {
                     "num_samples": at.num_samples,
-                    "score": score.score,
                     "map": score.map,
                     "tokens": at.tokens,
                     "loss": mean(score.losses),

@@ -13,9 +13,7 @@ from service.calibration.labels import LabelledRows
 from service.report.report import figures
 from service.spectral.correctness_model import base_rate, fit_correctness
 from service.spectral.fit import fit_evidence
-from service.spectral.reliability import projection_brier
 from tests.support.decisions import by_first_answers, judged_material, judged_rows
-from tests.support.first_answers import first_answers
 from tests.support.reports import FEW
 from tests.support.worlds import rows, split
 
@@ -40,33 +38,14 @@ def results_(bench):
     return answers(bench)
 
 
-def row(experiment, m, score, name):
-    [row_] = [r for r in experiment["rows"] if (r["num_samples"], r["score"], r["map"]) == (m, score, name)]
+def row(experiment, m, name):
+    [row_] = [r for r in experiment["rows"] if (r["num_samples"], r["map"]) == (m, name)]
     return row_
-
-
-def cut(part, m):
-    """Return the split with only the first m answers."""
-    return Split(LabelledRows(first_answers(part.material, m)))
-
-
-@pytest.mark.parametrize("m", [3])
-@pytest.mark.parametrize("name", ["raw", "temperature", "depolarized", "evidence"])
-def test_maps_equal_those_of_a_study_with_this_number_of_answers(bench, results_, m, name):
-    alone, own_row = context(cut(bench.dev, m), cut(bench.test, m)), row(results_, m, "lambda_max", name)
-    served = alone.served[name]
-    assert own_row["loss"]["value"] == pytest.approx(served.risks.mean(), abs=1e-9)
-    assert own_row["brier"]["value"] == pytest.approx(
-        projection_brier(served.lambda_max, alone.test.c1), abs=1e-9
-    )
-    assert own_row["auroc"]["value"] == pytest.approx(
-        roc_auc_score(alone.test.rows.right, served.lambda_max.round(9))
-    )
 
 
 def test_text_judged_by_itself_is_compared_with_samples(bench, results_):
     """As if it were the only sample, under the map of the dev file's texts."""
-    own_row = row(results_, 0, "probability_correct", "evidence")
+    own_row = row(results_, 0, "evidence")
     dev, test = (part.rows.at(0) for part in (bench.dev, bench.test))
     map_ = fit_evidence(dev.rows).map
     model = fit_correctness(dev.columns(map_), dev.right, folds(bench.dev.rows, 0)).model
@@ -80,7 +59,7 @@ def test_no_samples_are_recommended_only_if_all_judge_one_text(has_answers):
     """Without answers in the rows, the first sample judges itself, while others judge the dominant answer."""
     whole = Split(LabelledRows(judged_material(judged_rows(160) if has_answers else by_first_answers(160))))
     study = CrossValidated(fit_all(LabelledRows(whole.material), "evidence"), resamples=FEW)
-    own_row = row(answers(study), 0, "probability_correct", "evidence")
+    own_row = row(answers(study), 0, "evidence")
     texts, columns = whole.rows.at(0), defaultdict(lambda: np.empty(160))
     for k in range(5):
         held = study.fold == k
