@@ -34,7 +34,7 @@ from service.embedding.port import Embedder
 from service.report.report import bins, figures, null_part
 from service.report.words import Caution, about_fit, caution, estimate, few_of_a_kind, finite, in_short
 from service.spectral.dev_set import mean_entropy, risk
-from service.spectral.reliability import auroc, reliability_diagram
+from service.spectral.reliability import auroc, label_band, reliability_diagram
 from service.spectral.resampling import Difference
 from service.spectral.spectrum import DEFAULT_EPS, CalibrationMap, TemperatureMap
 
@@ -112,6 +112,13 @@ class Evaluation(TwoFiles):
         return parts
 
 
+def correctness(context: Evaluation, scores: Floats) -> list[dict[str, Any]]:
+    """Return the bins of the share of right answers by lambda_max (n,), with a band for equal shares."""
+    worlds = context.resamples.band
+    band = label_band(scores, context.rng(Stream.CORRECTNESS), num_draws=worlds)
+    return bins(reliability_diagram(scores, context.test.rows.right), len(context.test), band)
+
+
 def make_results(
     context: Evaluation,
     rows: tuple[int, int],
@@ -130,7 +137,10 @@ def make_results(
     progress(0, 3)
     shared = figures(context)
     right = context.test.rows.right
-    shared["curves"] |= {
+    shared["curves"] = {
+        "correctness": {
+            name: correctness(context, served.lambda_max) for name, served in context.served.items()
+        },
         "rejection": [rejection(name, s.lambda_max, right) for name, s in context.served.items()],
         "temperature": temperature_curve(context),
     }

@@ -90,15 +90,20 @@ def _temperature(curve: Mapping[str, Any]) -> str:
 
 def _diagrams(results: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the reliability diagrams of each map: projection, correctness, Algorithm 1, naive."""
-    ylabels = {"projection": "share of the reference", "correctness": "share of right answers"}
-    for kind, ylabel in ylabels.items():
-        for name, bins in results["curves"][kind].items():
-            diagonal = kind == "projection"
-            yield f"{kind}-{name}", plots.reliability(kind, name, bins, ylabel, "", to_diagonal=diagonal)
+    for name, bins in results["projection"].items():
+        svg = plots.reliability("projection", name, bins, "share of the reference", "", to_diagonal=True)
+        yield f"projection-{name}", svg
+    for name, bins in results["curves"]["correctness"].items():
+        yield f"correctness-{name}", correctness(name, bins, "")
     for kind in ("algorithm1", "naive"):
         for row in results[kind]:
             if row["bins"]:
                 yield f"{kind}-{row['map']}", diagram(kind, row)
+
+
+def correctness(name: str, bins: Sequence[Mapping[str, Any]], note: str) -> str:
+    """Return the diagram of the share of right answers by a map's lambda_max. note: under the title."""
+    return plots.reliability("correctness", name, bins, "share of right answers", note, to_diagonal=False)
 
 
 def diagram(kind: str, row: Mapping[str, Any]) -> str:

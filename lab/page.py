@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from lab.figures import diagram, figures
+from lab.figures import correctness, diagram, figures
 from lab.rejection import MIN_KEPT
 from service.report.pages import figures_context, null_words, page
-from service.report.words import LABELLED, count, fingerprint_rows, when
+from service.report.words import LABELLED, count, fingerprint_rows, number, when
 
 ANSWERS = {"file": "answers from the file", "model": "answers drawn by the model below"}
 KINDS = {"prompt": "prompts", "messages": "conversations"}
@@ -25,7 +25,11 @@ def render_evaluation(results: Mapping[str, Any]) -> str:
         "accuracy": test["accuracy"],
         "eps": results["provenance"]["eps"],
         "origin": list(_origin(results["provenance"])),
-        "diagrams": list(_diagrams(results)),
+        "clusters": list(_diagrams(results)),
+        "correctness": [
+            correctness(row["map"], results["curves"]["correctness"][row["map"]], _auroc(row))
+            for row in results["served"]
+        ],
         "paper": list(_paper(results)),
         "sensitivity": [
             {**row, "null_drawn": null_words(row["drawn"]), "null_rescaled": null_words(row["rescaled"])}
@@ -41,6 +45,10 @@ def render_evaluation(results: Mapping[str, Any]) -> str:
         "labelled": LABELLED,
     }
     return page("evaluation.html", context, Path(__file__).parent)
+
+
+def _auroc(row: Mapping[str, Any]) -> str:
+    return f"AUROC {number(row['auroc_lambda_max']['value'])}"
 
 
 def _diagrams(results: Mapping[str, Any]) -> Iterator[str]:

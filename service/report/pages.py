@@ -61,7 +61,6 @@ def render(report: Part) -> str:
         "judged_on": words.count(data["rows_full"], "held-out prompt"),
         "title": calibration["name"].strip() or calibration["id"],
         "right_by": words.LABELLED[data["correct_from"]],
-        "accuracy": data["accuracy"],
         "eps": calibration["eps"],
         "fingerprint": words.fingerprint_rows(calibration["fingerprint"]),
         "summary": [*in_short(report["served"], method), *_to_do(report)],
@@ -75,29 +74,23 @@ def render(report: Part) -> str:
 
 def figures_context(figures: Part, method: str, recommended: int | None) -> dict[str, Any]:
     """Return the context of `figures.html` for a report or an evaluation. method: the map to mark."""
-    curves, served = figures["curves"], figures["served"]
-
-    def panels(kind: str, ylabel: str, noted: str, field: str) -> list[str]:
-        """Return the diagrams as SVG, one per map. They contain no text from callers."""
-        notes = {row["map"]: f"{noted} {number(_value(row, field))}" for row in served}
-        diagonal = kind == "projection"
-        return [
-            plots.reliability(kind, name, curves[kind][name], ylabel, note, to_diagonal=diagonal)
-            for name, note in notes.items()
-        ]
-
-    drawn: dict[str, Any] = {
-        "projection": panels("projection", "share of the reference", "projection ECE", "projection_ece"),
-        "correctness": panels("correctness", "share of right answers", "AUROC", "auroc_lambda_max"),
-    }
     return {
         "method": method,
         "origins": words.ORIGINS,
-        "lines": compare(served),
+        "lines": compare(figures["served"]),
         "recommended": recommended,
         "by_answers": _by_answers(figures["answers"]["rows"]),
-        "plots": drawn,
+        "diagrams": _projections(figures),
     }
+
+
+def _projections(figures: Part) -> list[str]:
+    """Return the projection diagrams as SVG, one per map. They contain no text from callers."""
+    notes = {row["map"]: f"projection ECE {number(row['projection_ece'])}" for row in figures["served"]}
+    return [
+        plots.reliability("projection", name, bins, "share of the reference", notes[name], to_diagonal=True)
+        for name, bins in figures["projection"].items()
+    ]
 
 
 # The maps side by side.

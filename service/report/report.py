@@ -245,28 +245,22 @@ def figures(context: CrossValidated) -> Part:
 
     fits: every map. unfitted: why a map could not be fitted, by name. unchecked:
     why P(correct) does not use self-checks that were asked for, or "". served: one row per map, raw first.
-    curves: reliability diagrams by map. answers: figures by number of answers.
+    projection: reliability diagrams by map. answers: figures by number of answers.
     """
     why = context.why_no_evidence
-    rows = list[Part]()
-    curves: Part = {"projection": {}, "correctness": {}}
-    for name in context.served:
-        row, diagrams = served_figures(context, name)
-        rows.append(row)
-        for kind, diagram in diagrams.items():
-            curves[kind][name] = diagram
+    served = {name: served_figures(context, name) for name in context.served}
     return {
         "fits": fit_parts(context.fitted),
         "unfitted": {"evidence": why} if why else {},
         "unchecked": context.split.rows.why_unchecked,
-        "served": rows,
-        "curves": curves,
+        "served": [row for row, _ in served.values()],
+        "projection": {name: diagram for name, (_, diagram) in served.items()},
         "answers": answers_part(context),
     }
 
 
-def served_figures(context: CrossValidated, name: str) -> tuple[Part, dict[str, list[Part]]]:
-    """Return the figures of one map on prompts it was not fitted on, and its two reliability diagrams.
+def served_figures(context: CrossValidated, name: str) -> tuple[Part, list[Part]]:
+    """Return the figures of one map on prompts it was not fitted on, and its projection diagram.
 
     Lower = better, except for the AUROCs (right against wrong). risk: "raw" gives null eigenvalues 0, which
     would make its risk infinite; eps replaces them. An ECE is above 0 even under calibration: compare it with
@@ -276,8 +270,6 @@ def served_figures(context: CrossValidated, name: str) -> tuple[Part, dict[str, 
     scores, right = served.lambda_max, split.rows.right
     projection = reliability_diagram(scores, split.c1)
     null = projection_null(scores, split.c1, context.rng(Stream.PROJECTION), num_draws=worlds)
-    correctness = reliability_diagram(scores, right)
-    band = label_band(scores, context.rng(Stream.CORRECTNESS), num_draws=worlds)
     row = {
         "map": name,
         "risk": float(served.risks.mean()),
@@ -289,10 +281,7 @@ def served_figures(context: CrossValidated, name: str) -> tuple[Part, dict[str, 
         "mean_entropy": float(served.entropy.mean()),
         "projection_null": null_part(null),
     }
-    return row, {
-        "projection": bins(projection, len(split), null.band),
-        "correctness": bins(correctness, len(split), band),
-    }
+    return row, bins(projection, len(split), null.band)
 
 
 def null_part(null: Null) -> Part:

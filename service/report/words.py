@@ -27,7 +27,7 @@ SHORT_REFERENCES = (
     "answers judged by their words are so much longer than their references that a right one is recognised "
     "only if it contains a reference, word for word. Look at the verdicts, or give your own (`correct`)."
 )
-RESTS = "AUROC, the correctness diagram and P(correct), if there is one, rest"
+RESTS = "AUROC and P(correct), if there is one, rest"
 
 Bools = NDArray[np.bool_]
 Part = Mapping[str, Any]  # of a report
