@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from lab.algorithm1 import Clustering, algorithm1, cluster_labels, cluster_prompts, nulls
 from lab.baselines import Meanings, baselines, by_embedding
 from lab.density import DensityStack, calibration_error, frobenius_cosines
+from lab.maps import in_short, null_part, served_figures
 from lab.paper import constant_predictor, convergence, mean_cosine, scaled, similarity
 from lab.rejection import rejection
 from lab.resampling import (
@@ -31,8 +32,8 @@ from service.calibration.diagnostics import CrossValidated, Split
 from service.calibration.fitting import Stream
 from service.calibration.rows import FEW_ROWS
 from service.embedding.port import Embedder
-from service.report.report import bins, figures, null_part
-from service.report.words import Caution, about_fit, caution, estimate, few_of_a_kind, finite, in_short
+from service.report.report import answers_part, bins, fits_part
+from service.report.words import Caution, about_fit, caution, estimate, few_of_a_kind, finite
 from service.spectral.dev_set import mean_entropy, risk
 from service.spectral.reliability import auroc, label_band, reliability_diagram
 from service.spectral.resampling import Difference
@@ -79,7 +80,7 @@ class Evaluation(TwoFiles):
         """Return the bins and clusters of Algorithm 1 under a map."""
         cosines = self.cosines if len(self.test) <= MAX_COSINES else None
         sizes = {"num_bins": num_bins, "num_clusters": num_clusters}
-        return cluster_prompts(self.stack, self.served[name].lambda_max, cosines=cosines, **sizes)
+        return cluster_prompts(self.stack, self.served(name).lambda_max, cosines=cosines, **sizes)
 
     def algorithm1(self, name: str, num_clusters: int = CLUSTERS, num_bins: int = NUM_BINS) -> dict[str, Any]:
         """Return Algorithm 1 of a map, with `num_clusters` clusters per bin: 1, or one of `GRID`.
@@ -95,7 +96,7 @@ class Evaluation(TwoFiles):
         """Return Algorithm 1 by numbers of bins and of clusters, with nulls in the same worlds."""
         settings = ((NUM_BINS, 1), *GRID)
         clusterings = [self.clustering(name, *setting) for setting in settings]
-        worlds = self.stack, self.test.spectra, self.served[name].spectra, self.targets
+        worlds = self.stack, self.test.spectra, self.served(name).spectra, self.targets
         both = nulls(clusterings, *worlds, self.rng(ALGORITHM1), num_draws=self.lab_resamples.nulls)
         parts = {}
         for setting, clusters, of_clusters in zip(settings, clusterings, both, strict=True):
@@ -135,13 +136,18 @@ def make_results(
     risk on dev. A figure that cannot be computed is null, never NaN. Blocks for seconds to minutes.
     """
     progress(0, 3)
-    shared = figures(context)
+    figures = {name: served_figures(context, name) for name in context.maps}
+    shared = {
+        **fits_part(context),
+        "served": [row for row, _ in figures.values()],
+        "projection": {name: diagram for name, (_, diagram) in figures.items()},
+        "answers": answers_part(context),
+    }
+    largest = {name: context.served(name).lambda_max for name in context.maps}
     right = context.test.rows.right
     shared["curves"] = {
-        "correctness": {
-            name: correctness(context, served.lambda_max) for name, served in context.served.items()
-        },
-        "rejection": [rejection(name, s.lambda_max, right) for name, s in context.served.items()],
+        "correctness": {name: correctness(context, scores) for name, scores in largest.items()},
+        "rejection": [rejection(name, scores, right) for name, scores in largest.items()],
         "temperature": temperature_curve(context),
     }
     progress(1, 3)
@@ -159,9 +165,9 @@ def make_results(
         "test": _describe(context.test, rows[1]),
         **shared,
         "comparison": list(comparison(context, context.lab_resamples.figure_difference)),
-        "algorithm1": [context.algorithm1(name) for name in context.served],
+        "algorithm1": [context.algorithm1(name) for name in context.maps],
         # Its target is small for any calibration.
-        "naive": [context.algorithm1(name, num_clusters=1) for name in context.served],
+        "naive": [context.algorithm1(name, num_clusters=1) for name in context.maps],
         "sensitivity": list(sensitivity(context)),
         "similarity": similarities(context),
         "calibration_error": error,
@@ -209,7 +215,7 @@ def _describe(split: Split, rows: int) -> dict[str, Any]:
 
 def sensitivity(context: Evaluation) -> Iterator[dict[str, Any]]:
     """Yield the ECE of Algorithm 1, with its nulls, of each map for each number of bins and clusters."""
-    for name, (num_bins, num_clusters) in product(context.served, GRID):
+    for name, (num_bins, num_clusters) in product(context.maps, GRID):
         part = context.algorithm1(name, num_clusters, num_bins)
         figures_ = {key: part[key] for key in ("map", "ece", "drawn", "rescaled", "singletons")}
         yield {**figures_, "num_bins": num_bins, "num_clusters": num_clusters}
@@ -233,7 +239,7 @@ def similarities(context: Evaluation) -> dict[str, Any] | None:
     """
     if len(context.test) > MAX_COSINES:
         return None
-    by_map = {name: similarity(context.cosines, context.clustering(name)) for name in context.served}
+    by_map = {name: similarity(context.cosines, context.clustering(name)) for name in context.maps}
     return {"all_pairs": mean_cosine(context.cosines), "by_map": by_map}
 
 
@@ -272,7 +278,7 @@ def cal_s(context: Evaluation) -> dict[str, Any] | None:
         )
     lowest = {name: _lowest_at(points, name) for name in MEASURES}
     return {
-        "by_map": {name: finite(error(context.maps_of(name))) for name in context.served},
+        "by_map": {name: finite(error(context.maps_of(name))) for name in context.maps},
         "points": points,
         "scaled": {name: scaled(points, name) for name in MEASURES},
         "lowest_at": lowest,
@@ -309,7 +315,7 @@ def comparison(
     Negative = second is better, except for the AUROC. figure: of the served maps on test, or "cv_risk",
     cross-validated on dev. resamples: of a figure that is not a mean. real: True if the interval excludes 0.
     """
-    for first, second in combinations(context.served, 2):
+    for first, second in combinations(context.risks, 2):
         for figure, difference in _differences(context, second, first, resamples):
             yield {
                 "second": second,
@@ -326,14 +332,14 @@ def _differences(
     served, right = context.served, context.split.rows.right
     risks, squares = context.fitted.risks, context.squared_gaps
     yield "cv_risk", context.difference(risks[second], risks[first])
-    yield "test_risk", context.difference(served[second].risks, served[first].risks)
+    yield "test_risk", context.difference(served(second).risks, served(first).risks)
     yield "projection_brier", context.difference(squares(second), squares(first))
 
     def ece(name: str, pick: Ints) -> float:
-        return reliability_diagram(served[name].lambda_max[pick], context.split.c1[pick]).ece
+        return reliability_diagram(served(name).lambda_max[pick], context.split.c1[pick]).ece
 
     def ranking(name: str, pick: Ints) -> float:
-        return auroc(served[name].lambda_max[pick], right[pick])
+        return auroc(served(name).lambda_max[pick], right[pick])
 
     yield "projection_ece", _figure_difference(context, ece, second, first, resamples)
     if right.any() and not right.all():

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from service.report import plots
-from service.report.plots import GREY, LOOKS, Plot, draw, look_line
+from service.report.plots import GREY, LOOKS, PANEL, Plot, draw, look_line, paint_bins, points_of
 from service.report.words import MAPS, between, number
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ def _temperature(curve: Mapping[str, Any]) -> str:
 def _diagrams(results: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the reliability diagrams of each map: projection, correctness, Algorithm 1, naive."""
     for name, bins in results["projection"].items():
-        svg = plots.reliability("projection", name, bins, "share of the reference", "", to_diagonal=True)
+        svg = reliability("projection", name, bins, "share of the reference", "", to_diagonal=True)
         yield f"projection-{name}", svg
     for name, bins in results["curves"]["correctness"].items():
         yield f"correctness-{name}", correctness(name, bins, "")
@@ -101,15 +100,41 @@ def _diagrams(results: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 yield f"{kind}-{row['map']}", diagram(kind, row)
 
 
+def reliability(
+    kind: str,
+    map_name: str,
+    bins: Sequence[Mapping[str, Any]],
+    ylabel: str,
+    note: str,
+    *,
+    to_diagonal: bool,
+) -> str:
+    """Return one reliability diagram of a map, above the band of its null.
+
+    kind: prefix of its ids. note: a line under the title. to_diagonal: True if a calibrated map lies on the
+    diagonal.
+    """
+    title = f"{MAPS[map_name]}: {ylabel} against λmax. {note}"
+    plot = Plot(f"{kind}-{map_name}", title, points_of(bins), PANEL)
+
+    def paint(figure: "Figure") -> None:
+        axes = figure.add_subplot(ylabel=ylabel)
+        paint_bins(axes, map_name, bins, "λmax served, mean of bin", "perfect" if to_diagonal else "equal")
+        axes.set_title(f"{MAPS[map_name]}\n", loc="left")
+        axes.text(0, 1.03, note, transform=axes.transAxes, fontsize=9.5)
+
+    return draw(plot, paint)
+
+
 def correctness(name: str, bins: Sequence[Mapping[str, Any]], note: str) -> str:
     """Return the diagram of the share of right answers by a map's lambda_max. note: under the title."""
-    return plots.reliability("correctness", name, bins, "share of right answers", note, to_diagonal=False)
+    return reliability("correctness", name, bins, "share of right answers", note, to_diagonal=False)
 
 
 def diagram(kind: str, row: Mapping[str, Any]) -> str:
     """Return a diagram of Algorithm 1. kind: prefix of its ids."""
     note = f"ECE {number(row['ece'])}"
-    return plots.reliability(kind, row["map"], row["bins"], "target of the clusters", note, to_diagonal=False)
+    return reliability(kind, row["map"], row["bins"], "target of the clusters", note, to_diagonal=False)
 
 
 def _convergence(points: Sequence[Mapping[str, float]]) -> str:

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from lab.figures import correctness, diagram, figures
+from lab.figures import correctness, diagram, figures, reliability
+from lab.maps import compare, null_words
 from lab.rejection import MIN_KEPT
-from service.report.pages import figures_context, null_words, page
+from service.report.pages import figures_context, page
 from service.report.words import LABELLED, count, fingerprint_rows, number, when
 
 ANSWERS = {"file": "answers from the file", "model": "answers drawn by the model below"}
@@ -20,6 +21,8 @@ def render_evaluation(results: Mapping[str, Any]) -> str:
     context = {
         **results,
         **figures_context(results, method, results["answers"]["recommended"]),
+        "lines": compare(results["served"]),
+        "diagrams": _projections(results),
         "judged_on": count(test["used"], "prompt") + " of the test file",
         "right_by": LABELLED[test["correct_from"]],
         "accuracy": test["accuracy"],
@@ -45,6 +48,15 @@ def render_evaluation(results: Mapping[str, Any]) -> str:
         "labelled": LABELLED,
     }
     return page("evaluation.html", context, Path(__file__).parent)
+
+
+def _projections(results: Mapping[str, Any]) -> list[str]:
+    """Return the projection diagrams as SVG, one per map. They contain no text from callers."""
+    notes = {row["map"]: f"projection ECE {number(row['projection_ece'])}" for row in results["served"]}
+    return [
+        reliability("projection", name, bins, "share of the reference", notes[name], to_diagonal=True)
+        for name, bins in results["projection"].items()
+    ]
 
 
 def _auroc(row: Mapping[str, Any]) -> str:

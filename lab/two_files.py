@@ -36,7 +36,7 @@ class TwoFiles(CrossValidated):
     def __init__(self, dev: Split, test: Split, *, seed: int = 0, resamples: Resamples = DEFAULT) -> None:
         self.dev, self.test, self.split, self.priors = dev, test, test, no_prior
         self.seed, self.resamples = seed, resamples
-        self._first_answers = {}
+        self._served, self._first_answers = {}, {}
         spectra = dev.rows.dev
         if test.rows.dev.missing_mass is None:
             spectra = replace(spectra, missing_mass=None)

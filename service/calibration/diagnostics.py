@@ -238,6 +238,7 @@ class CrossValidated:
         self.split, self.fitted, self.priors = Split(fitted.rows), fitted.maps, fitted.priors
         self.models = fitted.models
         self.seed, self.resamples = seed, resamples
+        self._served: dict[str, Served] = {}
         self._first_answers: dict[int, AtSize] = {}
 
     def rng(self, stream: int) -> np.random.Generator:
@@ -268,10 +269,11 @@ class CrossValidated:
         """Return the map that serves each of the n prompts."""
         return self.fitted.maps_of(name)
 
-    @cached_property
-    def served(self) -> Mapping[str, Served]:
-        """The scores that each map serves, by name, raw first."""
-        return {name: self.serve(self.maps_of(name), risks) for name, risks in self.risks.items()}
+    def served(self, name: str) -> Served:
+        """Return the scores that a map serves."""
+        if name not in self._served:
+            self._served[name] = self.serve(self.maps_of(name), self.risks[name])
+        return self._served[name]
 
     def serve(self, maps: Sequence[CalibrationMap], risks: Floats) -> Served:
         """Return the scores that n maps serve, one map per prompt. risks: (n,), in nats."""
@@ -288,7 +290,7 @@ class CrossValidated:
 
     def squared_gaps(self, name: str) -> Floats:
         """Return (lambda_max - u_1^T Y u_1)^2 (n,) of a map. The mean is its projection Brier."""
-        return np.square(self.served[name].lambda_max - self.split.c1)
+        return np.square(self.served(name).lambda_max - self.split.c1)
 
     @cached_property
     def picks(self) -> ResampleCounts:

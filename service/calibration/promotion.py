@@ -27,6 +27,11 @@ _SILENT = (
     "figure and their decisions"
 )
 
+_NOT_OWN = (
+    "without drawn answers, P(correct) of the active calibration is about your rows, and that of this one is "
+    "about the bundled questions"
+)
+
 _SMALLER = "the active calibration was fitted on more rows"
 
 _UNCHECKED = "the active calibration uses self-checks, and these rows have none to judge it by"
@@ -219,7 +224,7 @@ def _decide(
     activated, reason = option == "always", f"{'A' if option == 'always' else 'Not a'}ctivated as asked."
     if option == "if_better":
         against = [
-            *_vetoes(calibration, active, has_evidence),
+            *vetoes(calibration, active, has_evidence),
             *improvement.shortcomings(),
             *doubts,
         ]
@@ -234,7 +239,7 @@ def _decide(
     return activated, reason
 
 
-def _vetoes(calibration: Calibration, active: Calibration | None, has_evidence: bool) -> list[str]:
+def vetoes(calibration: Calibration, active: Calibration | None, has_evidence: bool) -> list[str]:
     """Return the reasons against activation that hold for any figures, as clauses."""
     if active is None:
         return []
@@ -245,6 +250,7 @@ def _vetoes(calibration: Calibration, active: Calibration | None, has_evidence: 
         # A lower risk on rows with too few verdicts is not worth the loss of P(correct).
         (bool(drawn) and not any(calibration.selectors), _SILENT),
         (0 in active.selectors and 0 not in calibration.selectors, _SILENT),
+        (_has_own(active) and 0 in calibration.selectors and not _has_own(calibration), _NOT_OWN),
         # Rows without log-probabilities cannot judge the map that the active calibration serves with them.
         (takes_evidence and not has_evidence, _BLIND),
         (
@@ -255,6 +261,12 @@ def _vetoes(calibration: Calibration, active: Calibration | None, has_evidence: 
         (bool(active.fingerprint.self_check) and not calibration.fingerprint.self_check, _UNCHECKED),
     ]
     return [reason for holds, reason in vetoes if holds]
+
+
+def _has_own(calibration: Calibration) -> bool:
+    """Return True if P(correct) without drawn answers is fitted on the calibration's own rows."""
+    selector = calibration.selectors.get(0)
+    return selector is not None and not selector.is_bundled and calibration.origin != "bundled"
 
 
 def _num_counted(calibration: Calibration) -> int:

@@ -84,7 +84,7 @@ class _Report(BaseModel):
     version: int
     calibration: dict[str, Any]
     data: dict[str, Any]
-    served: list[Any]
+    projection: dict[str, Any]
     decision: dict[str, Any]
     opening: dict[str, Any]
 
@@ -151,7 +151,7 @@ async def insert_calibration(
     num_rows: int,
 ) -> None:
     """Insert a calibration and its report."""
-    ece = {row["map"]: row["projection_ece"] for row in report.get("served", ())}
+    ece = {name: part["ece"] for name, part in report.get("projection", {}).items()}
     values = {
         "id": calibration.id,
         "job_id": job_id,

@@ -3,7 +3,7 @@
 import io
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import groupby
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # Inches. Three panels fit in a row. Both sizes keep letters readable on a phone and on A4.
 PANEL = (3.0, 3.05)
 WIDE = (4.4, 3.2)
+ABOVE: dict[str, Any] = {"frameon": False, "loc": "lower left", "bbox_to_anchor": (0, 1), "fontsize": 9}
 GREY, LIGHT = "#595959", "#dcdcdc"
 STYLE: dict[str, Any] = {
     "svg.fonttype": "none",  # text stays text: searchable, readable aloud, in the reader's fonts
@@ -53,7 +54,6 @@ LOOKS = {
     "temperature": Look("#D55E00", "^", (0, (5, 1.8))),
     "depolarized": Look("#0072B2", "o", "solid"),
     "evidence": Look("#CC79A7", "v", (0, (3, 1, 1, 1))),
-    "active": Look("#009E73", "D", (0, (6, 1.5, 1, 1.5))),
 }
 
 
@@ -107,41 +107,18 @@ ALONG: dict[str, Any] = {"rotation": 45, "rotation_mode": "anchor"}
 TICKS = ([0.0, 0.25, 0.5, 0.75, 1.0], ["0", "0.25", "0.5", "0.75", "1"])
 
 
-def reliability(
-    name: str, map_name: str, bins: Sequence[Part], ylabel: str, note: str, *, to_diagonal: bool
-) -> str:
-    """Return one reliability diagram. note: a line under the title; to_diagonal: see `paint_reliability`."""
-    title = f"{MAPS[map_name]}: {ylabel} against λmax. {note}"
-    plot = Plot(f"{name}-{map_name}", title, _points(bins), PANEL)
-
-    def paint(figure: "Figure") -> None:
-        axes = figure.add_subplot(ylabel=ylabel)
-        paint_reliability(axes, map_name, bins, note, to_diagonal=to_diagonal)
-
-    return draw(plot, paint)
-
-
-def _points(bins: Sequence[Part]) -> str:
+def points_of(bins: Sequence[Part]) -> str:
+    """Return the points of bins in words."""
     points = (f"{number(row['predicted'], 2)}: {number(row['observed'], 2)}" for row in bins)
     return f"Bins: {'; '.join(points)}."
 
 
-def paint_reliability(
-    axes: "Axes", map_name: str, bins: Sequence[Part], note: str, *, to_diagonal: bool
+def paint_bins(
+    axes: "Axes", map_name: str, bins: Sequence[Part], xlabel: str, diagonal: str, label: str = ""
 ) -> None:
-    """Paint observed against predicted values of a map's bins, above the band of its null.
-
-    note: a line under the title. to_diagonal: True if a calibrated map lies on the diagonal.
-    """
-    _paint_bins(axes, map_name, bins, "λmax served, mean of bin", "perfect" if to_diagonal else "equal")
-    axes.set_title(f"{MAPS[map_name]}\n", loc="left")
-    axes.text(0, 1.03, note, transform=axes.transAxes, fontsize=9.5)
-
-
-def _paint_bins(axes: "Axes", map_name: str, bins: Sequence[Part], xlabel: str, diagonal: str) -> None:
     """Paint the bins in the look of their map, above the null's band if known, and the diagonal.
 
-    diagonal: label of the diagonal.
+    diagonal: label of the diagonal. label: of the line, in the legend.
     """
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal", xlabel=xlabel)
     axes.set_xticks(*TICKS)
@@ -158,7 +135,7 @@ def _paint_bins(axes: "Axes", map_name: str, bins: Sequence[Part], xlabel: str, 
     axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.9)
     axes.text(1.0, 0.985, diagonal, color=GREY, fontsize=8.5, ha="right", va="top", **ALONG)
     predicted, observed = [row["predicted"] for row in bins], [row["observed"] for row in bins]
-    look_line(axes, LOOKS[map_name], predicted, observed)
+    look_line(axes, LOOKS[map_name], predicted, observed, label=label)
 
 
 def look_line(axes: "Axes", look: Look, x: Sequence[float], y: Sequence[float], **more: Any) -> None:
@@ -166,14 +143,30 @@ def look_line(axes: "Axes", look: Look, x: Sequence[float], y: Sequence[float], 
     axes.plot(x, y, color=look.color, marker=look.marker, linestyle=look.dashes, clip_on=False, **more)
 
 
+def projection(parts: Mapping[str, Part], method: str) -> str:
+    """Return the projection reliability diagram of a map, above the band of its null, and of raw scores."""
+    ours, raw = parts[method], parts["raw"]
+    title = f"Share of the reference against λmax. {MAPS[method]}: ECE {number(ours['ece'])}"
+    plot = Plot("projection", f"{title}, raw: ECE {number(raw['ece'])}", points_of(ours["bins"]), PANEL)
+
+    def paint(figure: "Figure") -> None:
+        axes = figure.add_subplot(ylabel="share of the reference")
+        paint_bins(axes, method, ours["bins"], "λmax, mean of bin", "perfect", label="calibrated")
+        predicted, observed = ([row[name] for row in raw["bins"]] for name in ("predicted", "observed"))
+        look_line(axes, LOOKS["raw"], predicted, observed, label="raw", zorder=1.9)
+        axes.legend(**ABOVE, ncols=2)
+
+    return draw(plot, paint)
+
+
 def p_correct(part: Part, method: str) -> str:
     """Return the plot of the share of right answers against P(correct), in the look of the method's map."""
     bins = part["diagram"]
-    plot = Plot("p-correct", "Share of right answers against P(correct)", _points(bins), (WIDE[0], 4.1))
+    plot = Plot("p-correct", "Share of right answers against P(correct)", points_of(bins), PANEL)
 
     def paint(figure: "Figure") -> None:
         axes = figure.add_subplot(ylabel="share of right answers")
-        _paint_bins(axes, method, bins, "P(correct), mean of bin", "perfect")
+        paint_bins(axes, method, bins, "P(correct), mean of bin", "perfect")
 
     return draw(plot, paint)
 
@@ -185,7 +178,7 @@ def risk_coverage(part: Part) -> str:
     """
     rows, kept = part["risk_coverage"], _kept_share(part["promises"])
     words = "; ".join(f"{name}: {share(at)} let through" for name, at, _ in kept) or "No target is reached"
-    plot = Plot("risk-coverage", "Wrong ones among the answers let through", f"{words}.", (WIDE[0], 3.6))
+    plot = Plot("risk-coverage", "Wrong ones among the answers let through", f"{words}.", PANEL)
     return draw(plot, lambda figure: _paint_coverage(figure.add_subplot(), rows, kept, part["confidence"]))
 
 
@@ -217,4 +210,4 @@ def _paint_coverage(
     axes.set_xticks(*TICKS)
     axes.set_ylabel("share wrong among them")
     # Above the frame, because points and their labels may be anywhere inside.
-    axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, fontsize=9, borderpad=0)
+    axes.legend(**ABOVE)

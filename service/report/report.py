@@ -5,8 +5,7 @@ A report is stored, sent as JSON and rendered as a page. Numbers are floats. A f
 interval over prompts; `low` and `high` are null if no interval was computed. Risks and entropies are in nats.
 
 Names of maps: "raw" (no calibration), "temperature" (the paper's), "depolarized" (ours), "evidence" (ours,
-uses the answers' log-probabilities; absent if rows have none), "active" (the calibration that was active for
-the same fingerprint at the time of the fit; absent if there was none).
+uses the answers' log-probabilities; absent if rows have none).
 """
 
 import math
@@ -42,7 +41,6 @@ from service.spectral.reliability import (
     Null,
     ReliabilityDiagram,
     label_band,
-    projection_brier,
     projection_null,
     reliability_diagram,
 )
@@ -89,7 +87,9 @@ def make_report(
         "version": 1,
         "calibration": calibration_part(calibration),
         "data": data,
-        **figures(context),
+        **fits_part(context),
+        "projection": {name: projection_part(context, name) for name in ("raw", calibration.method)},
+        "answers": answers_part(context),
         "parameters": [
             {
                 "num_samples": m,
@@ -240,63 +240,27 @@ def fit_parts(fitted: FittedMaps) -> dict[str, Part]:
     return parts
 
 
-def figures(context: CrossValidated) -> Part:
-    """Return the fitted maps and the figures of the scores that they serve on the prompts of the context.
-
-    fits: every map. unfitted: why a map could not be fitted, by name. unchecked:
-    why P(correct) does not use self-checks that were asked for, or "". served: one row per map, raw first.
-    projection: reliability diagrams by map. answers: figures by number of answers.
-    """
+def fits_part(context: CrossValidated) -> Part:
+    """Return every fitted map, why one could not be fitted, and why P(correct) uses no self-checks, or ""."""
     why = context.why_no_evidence
-    served = {name: served_figures(context, name) for name in context.served}
     return {
         "fits": fit_parts(context.fitted),
         "unfitted": {"evidence": why} if why else {},
         "unchecked": context.split.rows.why_unchecked,
-        "served": [row for row, _ in served.values()],
-        "projection": {name: diagram for name, (_, diagram) in served.items()},
-        "answers": answers_part(context),
     }
 
 
-def served_figures(context: CrossValidated, name: str) -> tuple[Part, list[Part]]:
-    """Return the figures of one map on prompts it was not fitted on, and its projection diagram.
-
-    Lower = better, except for the AUROCs (right against wrong). risk: "raw" gives null eigenvalues 0, which
-    would make its risk infinite; eps replaces them. An ECE is above 0 even under calibration: compare it with
-    its null. projection_null: resamples residuals of similar prompts.
-    """
-    served, split, worlds = context.served[name], context.split, context.resamples.band
-    scores, right = served.lambda_max, split.rows.right
-    projection = reliability_diagram(scores, split.c1)
-    null = projection_null(scores, split.c1, context.rng(Stream.PROJECTION), num_draws=worlds)
-    row = {
-        "map": name,
-        "risk": float(served.risks.mean()),
-        "projection_ece": projection.ece,
-        "projection_brier": projection_brier(scores, split.c1),
-        "auroc_lambda_max": ranking(context.picks, scores, right),
-        "auroc_entropy": ranking(context.picks, -served.entropy, right),
-        "mean_lambda_max": float(scores.mean()),
-        "mean_entropy": float(served.entropy.mean()),
-        "projection_null": null_part(null),
-    }
-    return row, bins(projection, len(split), null.band)
+def projection_part(context: CrossValidated, name: str) -> Part:
+    """Return the projection ECE of a map on prompts it was not fitted on, and its reliability diagram."""
+    diagram, null = projection(context, name)
+    return {"ece": diagram.ece, "bins": bins(diagram, len(context.split), null.band)}
 
 
-def null_part(null: Null) -> Part:
-    """Return the value of a figure under calibration: mean and 95 % band over `draws` simulated worlds.
-
-    p_value: (1 + worlds with at least the observed value) / (1 + draws).
-    """
-    band = null.band
-    return {
-        "mean": finite(band.ece_mean),
-        "low": finite(band.ece_low),
-        "high": finite(band.ece_high),
-        "p_value": finite(null.p_value),
-        "draws": band.num_draws,
-    }
+def projection(context: CrossValidated, name: str) -> tuple[ReliabilityDiagram, Null]:
+    """Return the projection reliability diagram of a map, and its null by residuals of similar prompts."""
+    scores, c1 = context.served(name).lambda_max, context.split.c1
+    random, worlds = context.rng(Stream.PROJECTION), context.resamples.band
+    return reliability_diagram(scores, c1), projection_null(scores, c1, random, num_draws=worlds)
 
 
 def bins(diagram: ReliabilityDiagram, size: int, band: ConsistencyBand) -> list[Part]:

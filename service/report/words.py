@@ -32,7 +32,6 @@ RESTS = "AUROC and P(correct), if there is one, rest"
 Bools = NDArray[np.bool_]
 Part = Mapping[str, Any]  # of a report
 Caution = dict[str, str]
-LEVEL = 0.05  # significance level of a null's p-value
 ALIKE = 0.02  # two projection ECEs with a smaller difference count as equal: folds make such differences
 MISSING = "—"
 MAPS = {
@@ -40,14 +39,12 @@ MAPS = {
     "temperature": "Temperature",
     "depolarized": "Depolarized",
     "evidence": "Evidence",
-    "active": "Active before",
 }
 ORIGINS = {
     "raw": "no calibration",
     "temperature": "the paper's map",
     "depolarized": "ours",
     "evidence": "ours, by log-probabilities",
-    "active": "the one it would replace",
 }
 LABELLED = {
     "data": "the labels in the data",
@@ -127,23 +124,6 @@ def fingerprint_rows(fingerprint: Mapping[str, object]) -> list[tuple[str, str]]
     return [(n, v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)) for n, v in parts.items()]
 
 
-def p_words(p_value: float | None) -> str:
-    """Return "p = 0.042" without a line break, or "p unknown" for None. With D draws, p >= 1 / (1 + D)."""
-    return "p unknown" if p_value is None else f"p\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{number(p_value)}"
-
-
-def off(p_value: float | None) -> bool:
-    """Return True if the p-value is significant: chance does not explain the gap."""
-    return p_value is not None and p_value <= LEVEL
-
-
-def judgment(p_value: float | None) -> str:
-    """Return the verdict of a p-value on a map, as a predicate. A large one is no proof of calibration."""
-    if p_value is None:
-        return "cannot be judged"
-    return "is off by more than chance" if off(p_value) else "shows no miscalibration"
-
-
 # The opening of a report, and its warnings.
 
 
@@ -217,16 +197,15 @@ def rows_needed(missing: int) -> str:
     return f"{count(missing, 'more row')} {'is' if missing == 1 else 'are'} needed."
 
 
-def _raw_and_ours(report: Part) -> tuple[Part, Part]:
-    """Return the held-out figures of raw scores and of the calibration's map."""
-    rows = {row["map"]: row for row in report["served"]}
-    return rows["raw"], rows[report["calibration"]["method"]]
+def _raw_and_ours(report: Part) -> tuple[float, float]:
+    """Return the projection ECE of raw scores, and of the calibration."""
+    return report["projection"]["raw"]["ece"], report["projection"][report["calibration"]["method"]]["ece"]
 
 
 def _is_close(report: Part) -> bool:
     """Return True if the projection ECE is below that of raw scores, or higher by less than `ALIKE`."""
     raw, ours = _raw_and_ours(report)
-    return bool(ours["projection_ece"] < raw["projection_ece"] + ALIKE)
+    return ours < raw + ALIKE
 
 
 def _safe(report: Part) -> str:
@@ -240,29 +219,8 @@ def _safe(report: Part) -> str:
         return f"Its {num} rows are too few to tell whether it is safe to use."
     return (
         f"On held-out questions like its {num} rows, in the set-up below, the confidence is "
-        f"{ours['projection_ece']:.2f} off on average; raw scores are {raw['projection_ece']:.2f} off."
+        f"{ours:.2f} off on average; raw scores are {raw:.2f} off."
     )
-
-
-def in_short(served: Sequence[Part], method: str) -> Iterator[str]:
-    """Yield sentences that compare a map with raw scores, on prompts that the map was not fitted on."""
-    rows = {row["map"]: row for row in served}
-    raw, ours = rows["raw"], rows[method]
-    before, after = number(raw["projection_ece"]), number(ours["projection_ece"])
-    verb = "falls" if ours["projection_ece"] < raw["projection_ece"] else "rises"
-    change = f"stays at {after}" if before == after else f"{verb} from {before} to {after}"
-    yield f"Compared with raw scores, the gap between λmax and the observed share (projection ECE) {change}."
-    null = ours["projection_null"]
-    read = f"Calibrated scores would have a gap of {between(null) or MISSING} on these prompts"
-    yield f"{read} ({p_words(null['p_value'])}): {MAPS[method]} {judgment(null['p_value'])}."
-    ranked = [row["auroc_lambda_max"]["value"] for row in (raw, ours)]
-    if None in ranked:
-        yield "The AUROC of λmax cannot be computed: all answers are right, or all are wrong."
-    else:
-        yield (
-            "The AUROC of λmax (right against wrong answers; 0.5 is chance) changes from "
-            f"{number(ranked[0])} to {number(ranked[1])}; calibration is not meant to improve it."
-        )
 
 
 def caution(code: str, text: str) -> Caution:

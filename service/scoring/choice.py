@@ -43,8 +43,8 @@ BUNDLED = warning(
 )
 WITHOUT_SAMPLES = warning(
     "bundled_questions",
-    "Without drawn answers, P(correct) and the promise are about bundled questions: too few of the "
-    "calibration's own rows have a log-probability of the judged text (`answer_logprob`).",
+    "Without drawn answers, this calibration's P(correct) and promises are about bundled questions: too few "
+    "of its own rows have a log-probability of the judged text.",
 )
 FEW_OWN = warning(
     "bundled_questions",

@@ -151,7 +151,7 @@ async def test_duplicate_questions_count_as_one_row_everywhere(http: httpx.Async
     assert {warning["code"] for warning in report["warnings"]} >= {"copies"}
     counts = report["correctness"]["by_num_samples"][-1]
     assert counts["right"] + counts["wrong"] == ROWS
-    for bins in report["projection"].values():
-        assert sum(bin_["count"] for bin_ in bins) == ROWS
+    for part in report["projection"].values():
+        assert sum(bin_["count"] for bin_ in part["bins"]) == ROWS
     exported = (await http.get(f"{calibration['links']['self']}/data")).text.splitlines()
     assert len(exported) == 2 * ROWS

@@ -5,8 +5,8 @@ load: scores (also with a deadline, of supplied answers, in batches), chats (who
 with and without drawn answers, and callers who hang up. The faults are the methods of `Faults`.
 
 The exit code is 1 if a status is not expected, an error has no code, a reply breaks off without a kill, a
-score uses the calibration of another model, a job is lost, or the memory or the open files of the surviving
-replica grow by a tenth or more.
+score uses the calibration of another model, a job is lost, or the memory, the open files or the threads of
+the surviving replica grow by a tenth or more, measured while no call is in flight.
 
     make soak ARGS="--minutes 30"
 """
@@ -22,7 +22,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ import httpx2 as httpx
 import numpy as np
 from numpy.typing import NDArray
 
+from service.llm.connection import KEEPALIVE_S
 from tests.docker.composition import ADMIN, KILL, SCORE, Composition, run
 from tests.support.openai_server import Behaviour, Exchange, OpenAIServer, drop, hang, status
 
@@ -156,8 +157,9 @@ class Callers:
     """All callers, until they are stopped."""
 
     def __init__(self, url: str, llm: Llm) -> None:
-        self.tally, self.over = Tally(), asyncio.Event()
-        self.llm = llm
+        self.tally, self.over, self.may_call = Tally(), asyncio.Event(), asyncio.Event()
+        self.may_call.set()
+        self.llm, self.num_calls = llm, 0
 
         def client(key: str) -> httpx.AsyncClient:
             headers = {"Authorization": f"Bearer {key}"}
@@ -172,7 +174,9 @@ class Callers:
         """Call until it is over."""
         kind = call.__name__
         while not self.over.is_set():
+            await self.may_call.wait()
             began = time.monotonic()
+            self.num_calls += 1
             try:
                 told = await call()
             except httpx.TimeoutException:
@@ -181,8 +185,27 @@ class Callers:
             except httpx.TransportError as error:
                 told = f"broken off ({type(error).__name__})"
                 self.tally.broken.append((began, time.monotonic(), kind))
+            finally:
+                self.num_calls -= 1
             self.tally.seen[f"{kind}: {told}"] += 1
             await asyncio.sleep(random.uniform(0, 2 * pause_s))
+
+    @contextlib.asynccontextmanager
+    async def at_rest(self) -> AsyncIterator[None]:
+        """Let no caller call, once all calls have ended.
+
+        A connection to the LLM that expires is closed with the next call, so a few calls follow.
+        """
+        self.may_call.clear()
+        try:
+            while self.num_calls:
+                await asyncio.sleep(0.2)
+            await asyncio.sleep(KEEPALIVE_S + 1)
+            for _ in range(4):  # two for each replica
+                await self.score()
+            yield
+        finally:
+            self.may_call.set()
 
     def body(self, **more: Any) -> dict[str, Any]:
         """Return a request, mostly for the calibrated model."""
@@ -485,24 +508,46 @@ def small_disk(folder: Path) -> Iterator[Path]:
         run("umount", "--lazy", str(folder))
 
 
-def measured(made: Composition, replica: str) -> dict[str, float]:
-    """Return the memory of the service's process in a container, and the size of the store.
+# In a container: memory, open files other than connections to PostgreSQL, these connections, and threads of
+# the service's process.
+COUNTED = """
+import os, re
+pid = open("/proc/1/task/1/children").read().split()[0]
+lines = [line.split() for name in ("tcp", "tcp6") for line in open(f"/proc/{pid}/net/{name}")]
+to_postgres = {f"socket:[{line[9]}]" for line in lines if line[2].endswith(":1538")}
+files = []
+for name in os.listdir(f"/proc/{pid}/fd"):
+    try:
+        files.append(os.readlink(f"/proc/{pid}/fd/{name}"))
+    except FileNotFoundError:
+        pass
+pooled = sum(file in to_postgres for file in files)
+rss = re.search(r"VmRSS:\\s+(\\d+)", open(f"/proc/{pid}/status").read())[1]
+print(rss, len(files) - pooled, pooled, len(os.listdir(f"/proc/{pid}/task")))
+"""
 
-    Open files and threads vary with the calls in flight, so the smallest of sixty numbers counts.
+
+def measured(made: Composition, replica: str) -> dict[str, float]:
+    """Return the memory, open files and threads of the service's process in a container, and disk sizes.
+
+    Connections to PostgreSQL are counted apart: a fault of PostgreSQL empties their pools, which then grow to
+    their limits. If they leaked, calls would fail. Probes are in flight even when callers are at rest, so the
+    smallest of ten numbers of files and of threads counts.
     """
-    told = run(
-        *("docker", "exec", replica, "sh", "-c"),
-        "read pid </proc/1/task/1/children; grep VmRSS /proc/$pid/status; du -sk /data /tmp | cut -f1;"
-        " for _ in $(seq 60); do ls /proc/$pid/fd | wc -l; ls /proc/$pid/task | wc -l; sleep 1; done",
-    )
-    rss, data, tmp, *counts = (float(number) for number in re.findall(r"\d+", told))
-    files, threads = min(counts[::2]), min(counts[1::2])
+    counts = [
+        [int(number) for number in run("docker", "exec", replica, "python", "-c", COUNTED).split()]
+        for _ in range(10)
+    ]
+    rss, files, pooled, threads = (min(column) for column in zip(*counts, strict=True))
+    sizes = run("docker", "exec", replica, "sh", "-c", "du -sk /data /tmp | cut -f1").split()
+    data, tmp = (float(size) for size in sizes)
     size = made.shell(
         "docker compose exec -T postgres psql -U eigencal -Atc \"select pg_database_size('eigencal')\""
     )
     return {
         "RSS MiB": rss / 1024,
         "open files": files,
+        "connections to PostgreSQL": pooled,
         "threads": threads,
         "/data MiB": data / 1024,
         "/tmp MiB": tmp / 1024,
@@ -554,7 +599,8 @@ async def soak(made: Composition, llm: Llm, minutes: float, disk: Path) -> int:
         befalling.cancel()  # in the middle of its work: the rest follows
         await asyncio.gather(befalling, return_exceptions=True)
         await mended(made, llm, disk)
-        figures.append(await asyncio.to_thread(measured, made, faults.lives))
+        async with callers.at_rest():
+            figures.append(await asyncio.to_thread(measured, made, faults.lives))
         print(f"{(third + 1) * minutes / 3:.0f} min:", told(figures[-1]), flush=True)
         print("   ", dict(callers.tally.seen), "wrong:", len(callers.tally.wrong), flush=True)
         befalling = asyncio.create_task(faults.go_on())

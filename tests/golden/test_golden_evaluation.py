@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from lab.maps import served_figures
 from lab.text_scores import correct_by_rouge_l
 from lab.two_files import TwoFiles
 from service.calibration.diagnostics import Split
@@ -12,7 +13,7 @@ from service.calibration.labels import LabelledRows
 from service.calibration.material import assemble
 from service.calibration.rows import DevRow
 from service.llm.samples import Draw
-from service.report.report import figures
+from service.report.report import fit_parts
 
 pytestmark = pytest.mark.shared
 SERVED = {
@@ -66,13 +67,14 @@ def expected(golden: dict[str, Any]) -> dict[str, dict[str, float]]:
 
 
 @pytest.fixture(scope="module")
-def results_(bench: TwoFiles) -> dict[str, Any]:
-    return figures(bench)
+def served(bench: TwoFiles) -> list[dict[str, Any]]:
+    return [served_figures(bench, name)[0] for name in bench.maps]
 
 
-def test_fits(results_: dict[str, Any], golden: dict[str, Any]) -> None:
-    paper, ours = results_["fits"]["temperature"], results_["fits"]["depolarized"]
-    test_risks = {row["map"]: row["risk"] for row in results_["served"]}
+def test_fits(bench: TwoFiles, served: list[dict[str, Any]], golden: dict[str, Any]) -> None:
+    fits = fit_parts(bench.fitted)
+    paper, ours = fits["temperature"], fits["depolarized"]
+    test_risks = {row["map"]: row["risk"] for row in served}
     assert paper["temperature"] == pytest.approx(golden["temperature"]["T"], abs=1e-3)
     assert paper["risk"] == pytest.approx(golden["temperature"]["risk_fit"], abs=1e-6)
     assert test_risks["temperature"] == pytest.approx(golden["temperature"]["risk_test"], abs=1e-5)
@@ -82,9 +84,9 @@ def test_fits(results_: dict[str, Any], golden: dict[str, Any]) -> None:
     assert test_risks["depolarized"] == pytest.approx(golden["depolarized"]["risk_test"], abs=1e-5)
 
 
-def test_served_figures(results_: dict[str, Any], expected: dict[str, dict[str, float]]) -> None:
-    assert {row["map"] for row in results_["served"]} == expected.keys()
-    for row in results_["served"]:
+def test_served_figures(served: list[dict[str, Any]], expected: dict[str, dict[str, float]]) -> None:
+    assert {row["map"] for row in served} == expected.keys()
+    for row in served:
         figures = expected[row["map"]]
         assert row["projection_ece"] == pytest.approx(figures["projection_ece"], abs=1e-5)
         assert row["projection_brier"] == pytest.approx(figures["projection_brier"], abs=1e-5)

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lab.maps import served_figures
 from lab.two_files import TwoFiles
-from service.report.report import figures
+from service.report.report import fit_parts
 from service.spectral.dev_set import risks, served_lambda_max
 from service.spectral.fit import Method, fit
 from service.spectral.reliability import auroc, projection_brier
@@ -28,24 +29,17 @@ def bench(recorded: dict[str, Any]) -> TwoFiles:
     return TwoFiles(split(recorded, slice(0, 150), tells=True), split(recorded, slice(150, 400), tells=True))
 
 
-@pytest.fixture(scope="module")
-def results_(bench: TwoFiles) -> dict[str, Any]:
-    return figures(bench)
-
-
-def test_the_fit_and_its_risks(results_: dict[str, Any], golden_figures: dict[str, Any]) -> None:
-    fit, expected = results_["fits"]["evidence"], golden_figures["20"]["evidence"]
+def test_the_fit_and_its_risks(bench: TwoFiles, golden_figures: dict[str, Any]) -> None:
+    fits = fit_parts(bench.fitted)
+    fit, expected = fits["evidence"], golden_figures["20"]["evidence"]
     for part, letter in ((fit["temperature"], "T"), (fit["intercept"], "a"), (fit["slope"], "b")):
         assert part == pytest.approx(expected[letter], abs=1e-3)
     assert fit["risk"] == pytest.approx(expected["risk_fit"], abs=1e-5)
-    assert fit["cv_risk"] < results_["fits"]["depolarized"]["cv_risk"]
+    assert fit["cv_risk"] < fits["depolarized"]["cv_risk"]
 
 
-def test_served_values(results_: dict[str, Any], golden_figures: dict[str, Any]) -> None:
-    [row], expected = (
-        [row for row in results_["served"] if row["map"] == "evidence"],
-        golden_figures["20"]["evidence"],
-    )
+def test_served_values(bench: TwoFiles, golden_figures: dict[str, Any]) -> None:
+    (row, _), expected = served_figures(bench, "evidence"), golden_figures["20"]["evidence"]
     assert row["risk"] == pytest.approx(expected["risk_test"], abs=1e-5)
     assert row["projection_brier"] == pytest.approx(expected["projection_brier"], abs=5e-3)
     assert row["projection_ece"] == pytest.approx(expected["projection_ece"], abs=5e-3)

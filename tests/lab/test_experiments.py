@@ -10,7 +10,7 @@ from lab.page import render_evaluation
 from service.calibration.diagnostics import CrossValidated
 from service.calibration.fitting import fit_all
 from service.calibration.labels import LabelledRows
-from service.report.report import figures
+from service.report.report import fits_part
 from tests.support.pages import svgs
 from tests.support.reports import FEW, origin, small_material, small_report
 from tests.support.worlds import rows, split
@@ -82,7 +82,7 @@ def test_evidence_and_logprob_scores_are_left_out_without_logprobs(bench):
     result = baselines(silent, by_embedding(silent.test))
     assert not any("likelihood" in row["score"] for row in result["rows"])
     assert result["log_probabilities"] == "not run: the answers carry no log-probabilities"
-    scores = figures(silent)
+    scores = fits_part(silent)
     assert "evidence" not in scores["fits"]
     assert scores["unfitted"]["evidence"].startswith("45 of 45 prompts have an answer without")
 

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
+from lab.maps import compare
 from lab.page import render_evaluation
+from service.report.words import number
 from tests.support.pages import check_ids, check_self_contained, svgs
 from tests.support.reports import evaluation_results
 
@@ -25,3 +27,11 @@ def test_it_is_self_contained_and_escaped(page: str) -> None:
     check_ids(page, 30)
     assert "<b>an</b>" not in page
     assert {"projection-raw", "algorithm1-evidence"} <= svgs(page).keys()
+
+
+def test_best_value_of_each_row_is_marked_in_text(page: str, results: dict[str, Any]) -> None:
+    lines = {line["name"]: line["cells"] for line in compare(results["served"])}
+    ece = [row["projection_ece"] for row in results["served"]]
+    assert [cell["best"] for cell in lines["Projection ECE"]] == [value == min(ece) for value in ece]
+    assert not any(cell["best"] for cell in lines["Mean λmax"])
+    assert f'<span class="best">{number(min(ece))}</span> <span class="tag">best</span>' in page

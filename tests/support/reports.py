@@ -55,9 +55,6 @@ def one_class_report(right: bool) -> dict[str, Any]:
     """Return the small report with all answers right, or all wrong."""
     report = small_report()
     report["data"]["accuracy"] = float(right)
-    for row in report["served"]:
-        nothing = {"value": None, "low": None, "high": None}
-        row |= {"auroc_lambda_max": {**nothing}, "auroc_entropy": {**nothing}}
     for at in report["correctness"]["by_num_samples"]:
         counts = (60, 0) if right else (0, 60)
         at |= {"why_none": "one_kind", "right": counts[0], "wrong": counts[1], "log_loss": None}

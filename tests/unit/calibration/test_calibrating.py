@@ -71,7 +71,7 @@ async def test_calibration_on_supplied_answers(bench: Bench) -> None:
         "accuracy": 0,
         "refused": {"count": 0, "rows": []},
     }
-    assert [row["map"] for row in report["served"]] == ["raw", "temperature", "depolarized"]
+    assert list(report["projection"]) == ["raw", report["calibration"]["method"]]
     assert "few_rows" in codes(report)
 
 
@@ -95,7 +95,6 @@ async def test_if_better_compares_with_the_active_calibration(bench: Bench) -> N
     assert (decision["against"], decision["activated"]) == (first.id, False)
     assert decision["difference"]["value"] > 0
     assert "not_better" in codes(report)
-    assert [row["map"] for row in report["served"]][-1] == "active"
     assert bench.calibrations.any_active() == [first]
     # Fitted on rows with more agreement; the gain is not significant.
     _, report = await bench.run(made_rows(60, sharp=4.0, seed=5))

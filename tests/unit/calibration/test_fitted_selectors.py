@@ -14,6 +14,7 @@ from service.calibration.fitting import (
     rng,
 )
 from service.calibration.labels import LabelledRows
+from service.calibration.promotion import vetoes
 from service.spectral.correctness_model import (
     stratified_folds,
 )
@@ -95,3 +96,12 @@ def test_without_own_log_probabilities_the_bundled_selector_serves_no_answers_an
         4: False,
     }
     assert selectors[0].model == bundled.selectors()[0].model
+
+
+def test_a_bundled_selector_for_no_answers_does_not_replace_an_own_one() -> None:
+    own = fitted("depolarized").selectors()
+    kept = own | {0: replace(own[0], is_bundled=True)}
+    active, made = (replace(calibration(), selectors=selectors) for selectors in (own, kept))
+    assert len(vetoes(made, active, has_evidence=True)) == 1
+    assert not vetoes(made, replace(active, origin="bundled"), has_evidence=True)
+    assert not vetoes(active, made, has_evidence=True)

@@ -10,7 +10,7 @@ from lab.two_files import TwoFiles
 from service.calibration.diagnostics import CrossValidated, Split
 from service.calibration.fitting import fit_all, folds
 from service.calibration.labels import LabelledRows
-from service.report.report import figures
+from service.report.report import answers_part
 from service.spectral.correctness_model import base_rate, fit_correctness
 from service.spectral.fit import fit_evidence
 from tests.support.decisions import by_first_answers, judged_material, judged_rows
@@ -21,7 +21,7 @@ DEV, TEST = rows(90, seed=1), rows(80, seed=2)
 
 
 def answers(bench):
-    return figures(bench)["answers"]
+    return answers_part(bench)
 
 
 def context(dev, test):

@@ -26,7 +26,7 @@ def test_the_fewest_answers_that_reach_the_promise_are_recommended() -> None:
 
 def test_it_begins_with_a_verdict() -> None:
     report = deciding_report()
-    raw, ours = report["served"][0], report["served"][-1]
+    raw, ours = report["projection"].values()
     report["decision"] |= {"asked": "if_better", "activated": True}
     assert opening(report, TARGET.error, None)["verdict"] == "Use it."
     assert opening(report, 0.001, None)["verdict"] == "Use it with care."  # no promise
@@ -34,9 +34,9 @@ def test_it_begins_with_a_verdict() -> None:
     assert opening(report, TARGET.error, None)["verdict"] == "No."
     report["decision"]["asked"] = "never"
     assert opening(report, TARGET.error, None)["verdict"] == "Use it."
-    ours["projection_ece"] = raw["projection_ece"] + 0.01
+    ours["ece"] = raw["ece"] + 0.01
     assert opening(report, TARGET.error, None)["verdict"] == "Use it."  # raw scores are as good
-    ours["projection_ece"] = raw["projection_ece"] + 0.05
+    ours["ece"] = raw["ece"] + 0.05
     assert opening(report, TARGET.error, None)["verdict"] == "No."
     report["decision"] |= {"asked": "if_better", "activated": True}
     assert opening(report, TARGET.error, None)["verdict"] == "Use it with care."

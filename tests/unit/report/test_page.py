@@ -12,7 +12,7 @@ import matplotlib
 import pytest
 
 from service.report import plots
-from service.report.pages import compare, render
+from service.report.pages import render
 from service.report.words import fingerprint_rows, number, share, visible, when
 from tests.support.pages import Elements, check_ids, check_self_contained, section, svgs, words
 from tests.support.reports import evidence_report, one_class_report, small_report
@@ -75,7 +75,7 @@ def test_language_title_and_headings_in_order(page: str) -> None:
 
 def test_tables_have_captions_and_scopes(page: str) -> None:
     tables = re.findall(r"<table.*?</table>", page, re.DOTALL)
-    assert len(tables) == 7
+    assert len(tables) == 6
     for table in tables:
         assert words(re.findall(r"<caption>(.*?)</caption>", table, re.DOTALL)[0]).strip()
         scopes = {a.get("scope") for _, a in Elements(table).named("th")}
@@ -84,8 +84,7 @@ def test_tables_have_captions_and_scopes(page: str) -> None:
 
 def test_every_plot_is_an_image_with_a_title_and_description(page: str) -> None:
     svgs_ = svgs(page)
-    maps = ("raw", "temperature", "depolarized")
-    assert set(svgs_) == {f"projection-{name}" for name in maps}
+    assert set(svgs_) == {"projection"}
     for name, svg in svgs_.items():
         assert svg.attrib["role"] == "img"
         for tag in ("title", "desc"):
@@ -105,14 +104,6 @@ def test_page_shows_setup_and_data(page: str, report: dict[str, Any]) -> None:
         assert name in text
     assert 'sampling.stop ["\\n"]' in text
     assert report["decision"]["reason"] in text
-
-
-def test_best_value_of_each_row_is_marked_in_text(page: str, report: dict[str, Any]) -> None:
-    lines = {line["name"]: line["cells"] for line in compare(report["served"])}
-    ece = [row["projection_ece"] for row in report["served"]]
-    assert [cell["best"] for cell in lines["Projection ECE"]] == [value == min(ece) for value in ece]
-    assert not any(cell["best"] for cell in lines["Mean λmax"])
-    assert f'<span class="best">{number(min(ece))}</span> <span class="tag">best</span>' in page
 
 
 def test_every_text_of_others_is_escaped(report: dict[str, Any], page: str) -> None:
@@ -143,12 +134,9 @@ def test_missing_intervals_and_bounds_are_shown(report: dict[str, Any]) -> None:
     assert "risk — nats" in text
 
 
-def test_previous_calibration_has_its_own_column() -> None:
+def test_previous_calibration_is_named() -> None:
     report = small_report(with_active=True)
-    page = render(report)
-    assert "projection-active" in svgs(page)
-    assert "Active before" in words(page)
-    assert str(report["decision"]["against"]) in page
+    assert f"Differences from {report['decision']['against']}" in words(render(report))
 
 
 @pytest.mark.parametrize(
@@ -181,6 +169,7 @@ def test_other_texts() -> None:
 
 def test_papers_map_has_no_g(report: dict[str, Any]) -> None:
     report["calibration"] |= {"method": "temperature", "depolarization": None}
+    report["projection"]["temperature"] = report["projection"].pop("depolarized")
     for row in report["parameters"]:
         row["depolarization"] = None
     page = render(report)
@@ -194,7 +183,7 @@ def test_evidence_map_is_shown_with_the_others() -> None:
     page, fit = render(report), report["fits"]["evidence"]
     for name, letter in (("intercept", "a"), ("slope", "b")):
         assert f"{letter} = {number(fit[name])}" in words(page)
-    assert "projection-evidence" in svgs(page)
+    assert "Evidence: ECE" in page
     assert "Answers T a b 1 1.000 " in section(page, "how-many")
 
 

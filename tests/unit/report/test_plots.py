@@ -42,7 +42,7 @@ def bins(*bands: tuple[float | None, float | None]) -> list[dict[str, Any]]:
 
 def test_band_is_the_null_clipped_to_the_unit_square(painted: Any) -> None:
     bins_ = bins((-0.05, 0.21), (0.13, 0.28), (0.2, 1.4))
-    axes = painted(plots.reliability, "projection", "raw", bins_, "found", "", to_diagonal=True)
+    axes = painted(plots.p_correct, {"diagram": bins_}, "raw")
     vertices = np.concatenate([path.vertices for path in axes.collections[0].get_paths()])
     corners = {(round(x, 9), round(y, 9)) for x, y in vertices}
     assert {(0.1, 0.0), (0.1, 0.21), (0.2, 0.13), (0.2, 0.28), (0.3, 0.2), (0.3, 1.0)} <= corners
@@ -50,7 +50,7 @@ def test_band_is_the_null_clipped_to_the_unit_square(painted: Any) -> None:
 
 def test_bins_without_a_band_are_drawn(painted: Any) -> None:
     unknown = bins((None, None), (None, None))
-    axes = painted(plots.reliability, "projection", "raw", unknown, "found", "", to_diagonal=True)
+    axes = painted(plots.p_correct, {"diagram": unknown}, "raw")
     assert not axes.collections
     assert list(axes.lines[-1].get_ydata()) == [0.5, 0.5]
 
