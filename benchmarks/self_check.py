@@ -34,13 +34,20 @@ DRAWS = 100
 BOTH = (AGREEMENT, SELF_CHECK)
 
 
-def columns(name: str, m: int, fitted: str, *, evidence: bool) -> tuple[Columns, np.ndarray]:
-    """Return the features of a set under the map of the set `fitted`, and its verdicts."""
+def columns(
+    name: str, m: int, fitted: str, p_true: np.ndarray, *, evidence: bool
+) -> tuple[Columns, np.ndarray]:
+    """Return the features of a set under the map of the set `fitted`, and its verdicts. p_true: by row."""
     rows = recorded(fitted).material(m).rows
     map_ = fit_evidence(rows).map if evidence else fit_depolarized(rows).map
     judged = recorded(name).material(m).judged
-    p_true = np.array(json.loads((DATA / f"{P_TRUE[name]}.json").read_text("utf-8")))[judged.places]
-    return {**judged.columns(map_), SELF_CHECK: logit_self_check(p_true)}, judged.right
+    checks = logit_self_check(p_true[judged.places])
+    return {**judged.columns(map_), SELF_CHECK: checks}, judged.right
+
+
+def recorded_p_true(name: str) -> np.ndarray:
+    """Return P(True) of the answer of each row of a set, by one token."""
+    return np.array(json.loads((DATA / f"{P_TRUE[name]}.json").read_text("utf-8")))
 
 
 def figures(predicted: np.ndarray, right: np.ndarray) -> tuple[float, float]:
@@ -81,7 +88,8 @@ def main() -> None:
         tested = OTHER[fitted]
         for m, evidence in SIZES:
             known, (features, right) = (
-                columns(name, m, fitted, evidence=evidence) for name in (fitted, tested)
+                columns(name, m, fitted, recorded_p_true(name), evidence=evidence)
+                for name in (fitted, tested)
             )
             models = [fit_model(*known, names) for names in ((AGREEMENT,), (SELF_CHECK,), BOTH)]
             predicted = [model.predict(features) for model in models]
