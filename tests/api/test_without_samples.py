@@ -117,7 +117,7 @@ async def test_it_is_said_that_p_correct_without_samples_is_about_bundled_questi
     made = fitted(selectors={0: replace(of_log_probability(40.0), is_bundled=True), 3: selector()})
     async with started(made) as http:
         [warning] = (await answered(http, **ASKED))["warnings"]
-    assert warning["code"] == "bundled_questions" and "`answer_logprob`" in warning["message"]
+    assert warning["code"] == "bundled_questions" and "log-probability" in warning["message"]
 
 
 async def test_p_correct_rises_with_the_logprob_and_unsure_text_is_withheld(started: Served) -> None:
