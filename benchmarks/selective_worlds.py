@@ -155,10 +155,10 @@ def tally(world: World, worlds: int, size: int, seed: int = 0) -> Tally:
 
 
 def in_sequence(rows: Rows, target: float) -> float | None:
-    """Return the lowest threshold before the first that fails its test, the strictest first.
+    """Test thresholds, the strictest first, and return the last before a failure; None if the first fails.
 
-    The first is the strictest that passes with no wrong answer. Each test has the whole error probability:
-    fixed-sequence testing of one target (Angelopoulos et al., Learn then Test, 2021).
+    Testing starts at the strictest threshold that would pass without wrong answers. Each test uses the whole
+    error probability: fixed-sequence testing of one target (Angelopoulos et al., Learn then Test, 2021).
     """
     counts = rows.counts()
     wrong, answered = np.array(counts.wrong), np.array(counts.answered)

@@ -37,7 +37,10 @@ BOTH = (AGREEMENT, SELF_CHECK)
 def columns(
     name: str, m: int, fitted: str, p_true: np.ndarray, *, evidence: bool
 ) -> tuple[Columns, np.ndarray]:
-    """Return the features of a set under the map of the set `fitted`, and its verdicts. p_true: by row."""
+    """Return the features of a set under the map of the set `fitted`, and its verdicts.
+
+    p_true: the self-check of each row of the set.
+    """
     rows = recorded(fitted).material(m).rows
     map_ = fit_evidence(rows).map if evidence else fit_depolarized(rows).map
     judged = recorded(name).material(m).judged
@@ -46,7 +49,7 @@ def columns(
 
 
 def recorded_p_true(name: str) -> np.ndarray:
-    """Return P(True) of the answer of each row of a set, by one token."""
+    """Return the recorded P(True) of each row's answer, from one token."""
     return np.array(json.loads((DATA / f"{P_TRUE[name]}.json").read_text("utf-8")))
 
 

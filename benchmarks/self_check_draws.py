@@ -2,10 +2,10 @@
 
     python -m benchmarks.self_check_draws URL
 
-URL: a server of Qwen2.5-Coder-1.5B. Its judgements of the recorded answers are drawn five times; then the
-AUROC of their share of Yes beside that of the recorded P(True), and P(correct) without log-probabilities,
-fitted on one set and tested on the other, as in `self_check`. Needs ../shared/data and all-mpnet-base-v2 in
-data/weights.
+URL: a server of Qwen2.5-Coder-1.5B. The script draws five judgements of each recorded answer. It prints the
+AUROC of the share of Yes and of the recorded P(True), and the log loss (ECE) of P(correct) without
+log-probabilities, fitted on one set and tested on the other, as in `self_check`. Needs ../shared/data and
+all-mpnet-base-v2 in data/weights.
 """
 
 import argparse
@@ -46,7 +46,7 @@ async def drawn(llm: LLM, name: str) -> np.ndarray:
 
 
 async def both_sets(url: str) -> dict[str, np.ndarray]:
-    """Return `drawn` of both sets by name."""
+    """Return the shares of Yes of both sets, by name of the set."""
     llm = LLM(url)
     shares = {name: await drawn(llm, name) for name in (EVERYDAY, QWEN)}
     await llm.stop()

@@ -114,7 +114,7 @@ class Evaluation(TwoFiles):
 
 
 def correctness(context: Evaluation, scores: Floats) -> list[dict[str, Any]]:
-    """Return the bins of the share of right answers by lambda_max (n,), with a band for equal shares."""
+    """Return the bins of right answers by lambda_max (n,), with its 95 % band if it were P(right)."""
     worlds = context.resamples.band
     band = label_band(scores, context.rng(Stream.CORRECTNESS), num_draws=worlds)
     return bins(reliability_diagram(scores, context.test.rows.right), len(context.test), band)

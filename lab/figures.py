@@ -109,7 +109,7 @@ def reliability(
     *,
     to_diagonal: bool,
 ) -> str:
-    """Return one reliability diagram of a map, above the band of its null.
+    """Return one reliability diagram of a map, over the band of its null.
 
     kind: prefix of its ids. note: a line under the title. to_diagonal: True if a calibrated map lies on the
     diagonal.

@@ -137,10 +137,10 @@ def caller_fingerprint(source_label: str, embedder: EmbedderIdentity) -> Fingerp
 JudgedTexts = Literal["given", "dominant", "first", "mixed"]
 # The meaning of a promise (method, section 11). It is shown with every promise.
 PROMISE_MEANING = (
-    "The promise is about calibrations made like this one: at least the share given as confidence keeps all "
-    "its promised errors at once, for one number of answers, on questions like its rows. A target may "
-    "therefore be chosen after looking at the errors that can be promised. If the number of answers is "
-    "chosen in the same way, fewer calibrations keep them."
+    "Of calibrations made like this one, at least the share given as confidence keeps all promised errors at "
+    "once, for one number of answers and questions like the rows. You may therefore choose a target after "
+    "seeing which errors can be promised. If you choose the number of answers in the same way, fewer "
+    "calibrations keep their promises."
 )
 
 

@@ -104,12 +104,11 @@ class Scored:
 class AtSize:
     """n prompts judged by their first `num_samples` answers.
 
-    right: (n,) verdicts on the judged text. scored: P(correct) by `CORRECT_BY`, the base rate if no model
-    beats it. base: (n,) losses of the base rate of the verdicts fitted on. why_none: why there is no
-    P(correct) at all, else "". tokens: completion tokens per question, None if a draw has no count.
-    same_text: True if the other numbers of answers judge the same text; losses on different texts cannot be
-    compared.
-    groups: as `DevSet.full_groups`.
+    right: (n,) verdicts on the judged text. scored: P(correct) under each map of `CORRECT_BY` that can be
+    fitted; the base rate if no model beats it. base: (n,) losses of the base rate of the verdicts fitted on.
+    why_none: why there is no P(correct) at all, else "". tokens: completion tokens per question, None if a
+    draw has no count. same_text: True if the other numbers of answers judge the same text; losses on
+    different texts cannot be compared. groups: as `DevSet.full_groups`.
     """
 
     num_samples: int
@@ -181,8 +180,8 @@ def recommend(candidates: Sequence[Candidate], base: Floats) -> tuple[str, Candi
     value, error = best.gap_of(base)
     if value <= error:
         return _nothing(
-            f"the log loss of P(correct) of the best, {best.words} ({best.loss:.3f}), is within one standard "
-            f"error of that of the mere share of right answers ({gap.format(value, error)})"
+            f"the lowest log loss of P(correct) ({best.loss:.3f}, with {best.words}) is within one standard "
+            f"error of the base rate's ({gap.format(value, error)})"
         )
     gaps = [(candidate, *best.gap_of(candidate.losses)) for candidate in candidates]
     close = [(candidate, value, error) for candidate, value, error in gaps if value <= error]

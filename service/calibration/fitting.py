@@ -220,7 +220,7 @@ def _chosen(option: str, risks: Mapping[str, Floats]) -> Method:
 
 
 def folds(rows: LabelledRows, seed: int) -> NDArray[np.int_]:
-    """Return the fold (n,) that holds each full row out of every fit that predicts it."""
+    """Return the fold number (n,) of each full row. Fits that predict a row exclude its fold."""
     return stratified_folds(rows.right, FOLDS, rng(seed, Stream.FOLDS), rows.groups)
 
 
@@ -264,9 +264,9 @@ def fit_points(
 ) -> dict[int, OperatingPoint]:
     """Fit the maps, P(correct) and the selectors on the full rows, by number of first answers.
 
-    fold: (n,), as in `folds`. rng: chooses the row of each group that promises count. method: the kind of map
-    on all rows (by risk, not by verdicts). P(correct) takes "depolarized" instead of "temperature",
-    under which identical answers are certain to be right. The numbers start at 1 for "evidence", else at 2;
+    fold: (n,), as in `folds`. rng: picks the row that represents each group in promises. method: the kind of
+    map, chosen by risk on all rows. P(correct) uses "depolarized" instead of "temperature", which makes
+    identical answers certain to be right. The numbers start at 1 for "evidence", else at 2;
     above 64 they are on a grid (`fitted_sizes`). 0 is included if the judged texts have log-probabilities of
     their own. bundled: for few rows, the bundled selectors and rows. Blocks for seconds.
     """

@@ -177,8 +177,8 @@ class LabelledRows:
         if not lacking:
             return None
         return (
-            f"{lacking} of {len(self)} prompts have an answer without a log-probability of the whole of it: "
-            "the evidence map needs one with every answer."
+            f"{lacking} of {len(self)} prompts have an answer without a log-probability of the whole text. "
+            "The evidence map needs one for every answer."
         )
 
     @property

@@ -28,8 +28,8 @@ _SILENT = (
 )
 
 _NOT_OWN = (
-    "without drawn answers, P(correct) of the active calibration is about your rows, and that of this one is "
-    "about the bundled questions"
+    "without drawn answers, the active calibration's P(correct) is based on your rows, but this one's is "
+    "based on the bundled questions"
 )
 
 _SMALLER = "the active calibration was fitted on more rows"
@@ -240,7 +240,7 @@ def _decide(
 
 
 def vetoes(calibration: Calibration, active: Calibration | None, has_evidence: bool) -> list[str]:
-    """Return the reasons against activation that hold for any figures, as clauses."""
+    """Return the reasons against activation that do not depend on held-out figures, as clauses."""
     if active is None:
         return []
     drawn = [selector for num_samples, selector in active.selectors.items() if num_samples]
@@ -277,7 +277,9 @@ def _gain(improvement: Improvement) -> str:
     if improvement.has_bundled_prior and not improvement.better():
         return "its prior is the bundled calibration, and on held-out prompts it is not significantly worse"
     if improvement.against is None:
-        return "none was active for this set-up, and on held-out prompts it is better than raw scores"
+        return (
+            "no calibration was active for this set-up, and on held-out prompts it is better than raw scores"
+        )
     better = ", ".join(improvement.better())
     known = "the bundled calibration" if improvement.has_bundled_prior else "the active calibration"
     return f"on held-out prompts it is better than {known}, and not by chance ({better})"

@@ -103,7 +103,7 @@ def _state(report: Part) -> str:
 
 
 def _plots(report: Part) -> dict[str, str]:
-    """Return the plots as SVG: lambda_max, and with promises P(correct) and what they let through."""
+    """Return the plots as SVG: lambda_max and, with promises, P(correct) and risk against coverage."""
     part, method = report["correctness"], report["calibration"]["method"]
     drawn = {"projection": plots.projection(report["projection"], method)}
     if part["promises"]:
@@ -115,6 +115,7 @@ def _plots(report: Part) -> dict[str, str]:
 
 FEATURES = {
     "agreement": "agreement of the answers",
+    "self_check": "self-check",
     "logit_probability": "probability of the claim",
     "entropy": "entropy",
     "fact_log_probability": "log-probability of its facts",
@@ -152,7 +153,5 @@ def why_none(row: Part) -> str:
     return {
         None: "",
         "one_kind": f"all answers are {'right' if row['right'] else 'wrong'}.",
-        "no_better_than_base_rate": (
-            "on held-out rows nothing tells right from wrong better than their share of right answers does."
-        ),
+        "no_better_than_base_rate": ("on held-out rows no model beats the base rate beyond chance."),
     }[row["why_none"]]

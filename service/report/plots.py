@@ -144,7 +144,7 @@ def look_line(axes: "Axes", look: Look, x: Sequence[float], y: Sequence[float], 
 
 
 def projection(parts: Mapping[str, Part], method: str) -> str:
-    """Return the projection reliability diagram of a map, above the band of its null, and of raw scores."""
+    """Return the projection reliability diagram of a map, over the band of its null, and of raw scores."""
     ours, raw = parts[method], parts["raw"]
     title = f"Share of the reference against λmax. {MAPS[method]}: ECE {number(ours['ece'])}"
     plot = Plot("projection", f"{title}, raw: ECE {number(raw['ece'])}", points_of(ours["bins"]), PANEL)
@@ -178,7 +178,7 @@ def risk_coverage(part: Part) -> str:
     """
     rows, kept = part["risk_coverage"], _kept_share(part["promises"])
     words = "; ".join(f"{name}: {share(at)} let through" for name, at, _ in kept) or "No target is reached"
-    plot = Plot("risk-coverage", "Wrong ones among the answers let through", f"{words}.", PANEL)
+    plot = Plot("risk-coverage", "Error among the answers let through", f"{words}.", PANEL)
     return draw(plot, lambda figure: _paint_coverage(figure.add_subplot(), rows, kept, part["confidence"]))
 
 
@@ -200,14 +200,14 @@ def _paint_coverage(
     axes: "Axes", rows: Sequence[Part], kept: Sequence[tuple[str, float, float]], confidence: float
 ) -> None:
     x, errors, bounds = ([row[name] for row in rows] for name in ("coverage", "error", "bound"))
-    axes.plot(x, errors, color="black", label="wrong, as counted")
-    axes.plot(x, bounds, color=GREY, linestyle=(0, (4, 2)), label=f"at most, {share(confidence)} sure")
+    axes.plot(x, errors, color="black", label="observed")
+    axes.plot(x, bounds, color=GREY, linestyle=(0, (4, 2)), label=f"upper bound, {share(confidence)}")
     for name, at, target in kept:
         axes.plot(at, target, color="#0072B2", marker="o", markersize=7, clip_on=False)
         above: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": 9}
         axes.annotate(name, (at, target), (0, 8), **above)
     axes.set(xlim=(0, 1.1), ylim=(0, 1.02), xlabel="share of answers let through")
     axes.set_xticks(*TICKS)
-    axes.set_ylabel("share wrong among them")
+    axes.set_ylabel("share of wrong answers")
     # Above the frame, because points and their labels may be anywhere inside.
     axes.legend(**ABOVE)

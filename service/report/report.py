@@ -241,7 +241,7 @@ def fit_parts(fitted: FittedMaps) -> dict[str, Part]:
 
 
 def fits_part(context: CrossValidated) -> Part:
-    """Return every fitted map, why one could not be fitted, and why P(correct) uses no self-checks, or ""."""
+    """Return the fitted maps, why a map is missing, and why P(correct) omits self-checks, else ""."""
     why = context.why_no_evidence
     return {
         "fits": fit_parts(context.fitted),

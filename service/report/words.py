@@ -150,7 +150,7 @@ def opening(report: Part, target_error: float, num_samples: int | None) -> dict[
     if num_samples is not None and num_samples in promises:
         promised = promises[num_samples]
         coverage = round(100 * promised["coverage"])
-        promise = f"{promised['text']} It lets {coverage} % of such questions through."
+        promise = f"{promised['text']} Decisions let {coverage} % of such questions through."
         enough = f"{answers_drawn(num_samples)}: the fewest that reach this promise."
     elif lowest:
         error, at = min(lowest)
@@ -162,7 +162,7 @@ def opening(report: Part, target_error: float, num_samples: int | None) -> dict[
         promise = f"Nothing: no number of answers allows a promise, so decisions let no {texts} through."
     safe = _safe(report)
     if not any(row["promises"] for row in rows):
-        safe += " The confidence measures how far answers agree, not whether an answer is right."
+        safe += " lambda_max measures how far answers agree, not whether an answer is right."
     return {
         "verdict": _verdict(report, is_promised=bool(promises)),
         "safe": safe,
@@ -218,8 +218,8 @@ def _safe(report: Part) -> str:
             )
         return f"Its {num} rows are too few to tell whether it is safe to use."
     return (
-        f"On held-out questions like its {num} rows, in the set-up below, the confidence is "
-        f"{ours:.2f} off on average; raw scores are {raw:.2f} off."
+        f"On held-out questions like its {num} rows, in the set-up below, calibrated "
+        f"lambda_max is {ours:.2f} off on average; raw lambda_max is {raw:.2f} off."
     )
 
 
@@ -258,7 +258,7 @@ def about_data(data: Part, right: Bools) -> Iterator[Caution]:
         yield caution("copies", text)
     if data["rows"] > usable + copies:
         num = data["rows"] - usable - copies
-        text = f"{num} rows have no reference or verdict, or fewer than two answers: left out."
+        text = f"{num} rows were left out: they have no reference or verdict, or fewer than two answers."
         yield caution("unusable_rows", text)
     if refused := data["refused"]["count"]:
         were = "1 row was" if refused == 1 else f"{refused} rows were"

@@ -464,8 +464,8 @@ def cross_validated_risks(
 ) -> CrossValidation:
     """Return out-of-fold risks of each candidate, all on the same folds.
 
-    A candidate is a method, fitted on the other folds with its prior, or a fixed map. fold: (n,), from 0, the
-    fold that holds each prompt out.
+    A candidate is a method, fitted on the other folds with its prior, or a fixed map. fold: (n,), the
+    fold number of each prompt, from 0.
     """
     maps = {
         name: _fold_maps(dev, fold, candidate, eps, priors or {}) for name, candidate in candidates.items()

@@ -6,7 +6,7 @@ with and without drawn answers, and callers who hang up. The faults are the meth
 
 The exit code is 1 if a status is not expected, an error has no code, a reply breaks off without a kill, a
 score uses the calibration of another model, a job is lost, or the memory, the open files or the threads of
-the surviving replica grow by a tenth or more, measured while no call is in flight.
+the surviving replica grow by more than a tenth, measured while the callers are paused.
 
     make soak ARGS="--minutes 30"
 """
@@ -192,9 +192,9 @@ class Callers:
 
     @contextlib.asynccontextmanager
     async def at_rest(self) -> AsyncIterator[None]:
-        """Let no caller call, once all calls have ended.
+        """Pause all callers and wait until their calls have ended.
 
-        A connection to the LLM that expires is closed with the next call, so a few calls follow.
+        Expired connections to the LLM are closed only by the next call, so four scores are requested first.
         """
         self.may_call.clear()
         try:
@@ -508,8 +508,8 @@ def small_disk(folder: Path) -> Iterator[Path]:
         run("umount", "--lazy", str(folder))
 
 
-# In a container: memory, open files other than connections to PostgreSQL, these connections, and threads of
-# the service's process.
+# Runs in a container. Prints memory, open files without connections to PostgreSQL, these connections, and
+# threads of the service's process.
 COUNTED = """
 import os, re
 pid = open("/proc/1/task/1/children").read().split()[0]
@@ -530,9 +530,9 @@ print(rss, len(files) - pooled, pooled, len(os.listdir(f"/proc/{pid}/task")))
 def measured(made: Composition, replica: str) -> dict[str, float]:
     """Return the memory, open files and threads of the service's process in a container, and disk sizes.
 
-    Connections to PostgreSQL are counted apart: a fault of PostgreSQL empties their pools, which then grow to
-    their limits. If they leaked, calls would fail. Probes are in flight even when callers are at rest, so the
-    smallest of ten numbers of files and of threads counts.
+    Connections to PostgreSQL are counted separately: a fault of PostgreSQL empties their pools, which then
+    refill to their limits. Leaked connections would exhaust the pools, and calls would fail. Probes continue
+    while callers are paused, so each number is the smallest of ten.
     """
     counts = [
         [int(number) for number in run("docker", "exec", replica, "python", "-c", COUNTED).split()]

@@ -58,7 +58,7 @@ def test_bins_without_a_band_are_drawn(painted: Any) -> None:
 def test_every_p_correct_plot_fits_its_frame(painted: Any) -> None:
     part = deciding_report()["correctness"]
     axes = painted(plots.risk_coverage, part)
-    assert [line.get_label() for line in axes.lines[:2]] == ["wrong, as counted", "at most, 90 % sure"]
+    assert [line.get_label() for line in axes.lines[:2]] == ["observed", "upper bound, 90 %"]
     reached = {promise["threshold"] for promise in part["promises"] if promise["threshold"] is not None}
     assert len(axes.lines) == 2 + len(reached)  # one point for all targets of one threshold
     assert not painted(plots.p_correct, part, "evidence").lines[-1].get_clip_on()
