@@ -89,8 +89,11 @@ async def self_checks(url: str) -> None:
         ("each on one question", found[own], right[own[1]]),
         ("on all questions", found, right),
     ):
-        above, most = int((values > of_right).sum()), int((values > 0.5).sum())
-        print(f"{name}: {values.size} texts, {most} above .5, {above} above the right answer")
+        above_half, above_right = int((values > 0.5).sum()), int((values > of_right).sum())
+        print(
+            f"{name}: {values.size} texts, {above_half} above .5, {above_right} above the right answer, "
+            f"{int(np.isnan(values).sum())} without a reply"
+        )
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ DRAWS, CALLERS = 5, 4
 
 
 async def drawn(llm: LLM, name: str) -> np.ndarray:
-    """Return the share of Yes among the draws for each row of a set, NaN if there is neither Yes nor No."""
+    """Return the share of Yes among the draws for each row of a set, .5 if there is neither Yes nor No."""
     gate = asyncio.Semaphore(CALLERS)
 
     async def share(row: dict[str, str]) -> float:
@@ -40,7 +40,7 @@ async def drawn(llm: LLM, name: str) -> np.ndarray:
         )
         async with gate:
             found = share_of_yes([draw.text for draw in (await llm.generate(request)).draws])
-        return np.nan if found is None else found
+        return 0.5 if found is None else found
 
     return np.array(await asyncio.gather(*map(share, recorded(name).rows)))
 
@@ -60,15 +60,17 @@ def main() -> None:
     for name, share in shares.items():
         by_draws, by_token = (auroc(p, recorded(name).right) for p in (share, recorded_p_true(name)))
         print(f"{NAMES[name]}: AUROC {by_draws:.3f} by draws, {by_token:.3f} by one token")
-    print("\n| fitted on | tested on | m | agreement | self-check | both |\n|---|---|---|---:|---:|---:|")
+    print("\n| fitted on | tested on | m | agreement | self-check | both | AUROC of both |")
+    print("|---|---|---|---:|---:|---:|---:|")
     for fitted in (QWEN, EVERYDAY):
         for m in (3, 10):
             known, (features, right) = (
                 columns(name, m, fitted, shares[name], evidence=False) for name in (fitted, OTHER[fitted])
             )
             models = [fit_model(*known, names) for names in ((AGREEMENT,), (SELF_CHECK,), BOTH)]
-            cells = " | ".join(cell(figures(model.predict(features), right)) for model in models)
-            print(f"| {NAMES[fitted]} | {NAMES[OTHER[fitted]]} | {m} | {cells} |", flush=True)
+            predicted = [model.predict(features) for model in models]
+            cells = [*(cell(figures(p, right)) for p in predicted), f"{auroc(predicted[-1], right):.3f}"]
+            print(f"| {NAMES[fitted]} | {NAMES[OTHER[fitted]]} | {m} | {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":

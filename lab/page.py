@@ -22,7 +22,7 @@ def render_evaluation(results: Mapping[str, Any]) -> str:
         **results,
         **figures_context(results, method, results["answers"]["recommended"]),
         "lines": compare(results["served"]),
-        "diagrams": _projections(results),
+        "projections": _projections(results),
         "judged_on": count(test["used"], "prompt") + " of the test file",
         "right_by": LABELLED[test["correct_from"]],
         "accuracy": test["accuracy"],

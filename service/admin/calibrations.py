@@ -288,8 +288,8 @@ async def delete_data(app: ServicesDep, calibration_id: CalibrationId) -> None:
     responses={
         200: json_or_page(
             {"content": {"application/json": {"schema": {"type": "object"}}}},
-            "The fit and its data, the results before and after calibration on held-out folds, the curves "
-            "and the warnings.",
+            "The fit and its data, the results before and after calibration on held-out folds, and the "
+            "warnings.",
         ),
         303: {"description": "To the console's sign-in, if a browser sends no valid key."},
         **responses(*CODES, "not_found"),

@@ -172,37 +172,44 @@ class Callers:
 
     async def repeat(self, call: Callable[[], Awaitable[str]], pause_s: float) -> None:
         """Call until it is over."""
-        kind = call.__name__
         while not self.over.is_set():
             await self.may_call.wait()
-            began = time.monotonic()
-            self.num_calls += 1
-            try:
-                told = await call()
-            except httpx.TimeoutException:
-                told = "WEDGED"
-                self.tally.wrong.append(f"{kind}: no reply in {PATIENCE_S:.0f} s")
-            except httpx.TransportError as error:
-                told = f"broken off ({type(error).__name__})"
-                self.tally.broken.append((began, time.monotonic(), kind))
-            finally:
-                self.num_calls -= 1
-            self.tally.seen[f"{kind}: {told}"] += 1
+            await self.once(call)
             await asyncio.sleep(random.uniform(0, 2 * pause_s))
+
+    async def once(self, call: Callable[[], Awaitable[str]]) -> None:
+        """Call, and note how it ended."""
+        kind, began = call.__name__, time.monotonic()
+        self.num_calls += 1
+        try:
+            told = await call()
+        except httpx.TimeoutException:
+            told = "WEDGED"
+            self.tally.wrong.append(f"{kind}: no reply in {PATIENCE_S:.0f} s")
+        except httpx.TransportError as error:
+            told = f"broken off ({type(error).__name__})"
+            self.tally.broken.append((began, time.monotonic(), kind))
+        finally:
+            self.num_calls -= 1
+        self.tally.seen[f"{kind}: {told}"] += 1
 
     @contextlib.asynccontextmanager
     async def at_rest(self) -> AsyncIterator[None]:
         """Pause all callers and wait until their calls have ended.
 
-        Expired connections to the LLM are closed only by the next call, so four scores are requested first.
+        Expired connections to the LLM are closed only by the next call of their replica, so some scores are
+        requested first. The proxy chooses the replicas at random.
         """
         self.may_call.clear()
         try:
-            while self.num_calls:
+            end = time.monotonic() + 2 * PATIENCE_S
+            while self.num_calls and time.monotonic() < end:
                 await asyncio.sleep(0.2)
+            if self.num_calls:
+                self.tally.wrong.append(f"{self.num_calls} calls or jobs do not end")
             await asyncio.sleep(KEEPALIVE_S + 1)
-            for _ in range(4):  # two for each replica
-                await self.score()
+            for _ in range(20):
+                await self.once(self.score)
             yield
         finally:
             self.may_call.set()

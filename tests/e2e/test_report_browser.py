@@ -26,6 +26,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "one class": partial(one_class_report, False),
     "with thresholds": deciding_report,
 }
+NARROW = 320  # CSS pixels; the widest table of a report scrolls here
 # A right edge beyond the window: text or a plot is cut off, or the page scrolls sideways.
 SPILLING = """
 [...document.querySelectorAll('body *')].filter(e => !e.closest('svg *') && !e.closest('.scroll *'))
@@ -76,8 +77,7 @@ def test_summary_fits_one_screen(tab: Page, saved: Path) -> None:
     assert (
         shown.index("How far off is it") < shown.index("What does it promise") < shown.index("How many ans")
     )
-    assert tab.evaluate("document.documentElement.scrollHeight") < 2 * 900
-    assert tab.evaluate("document.querySelector('svg').checkVisibility()") is False
+    assert tab.evaluate("document.querySelector('#plots').getBoundingClientRect().top") < 900
 
 
 def test_report_loads_nothing_else_and_logs_no_errors(tab: Page, saved: Path) -> None:
@@ -101,14 +101,8 @@ def test_browser_blocks_scripts_and_resources(tab: Page, saved: Path, tmp_path: 
 def test_every_plot_is_visible(tab: Page, saved: Path) -> None:
     tab.resize(1200, 900)
     tab.open(saved)
-    maps = (
-        tab.evaluate("document.querySelectorAll('section[aria-labelledby=side-by-side] thead th').length") - 1
-    )
     sizes = tab.evaluate(SIZES)
-    decided = tab.evaluate("document.querySelectorAll('[aria-labelledby=is-it-right] svg').length")
-    # For all answers; smaller numbers may have a model and promises even if all have none.
-    assert decided == (2 if tab.evaluate("document.body.innerText.includes('Does P(correct) mean')") else 0)
-    assert len(sizes) == 2 * maps + decided
+    assert len(sizes) == (3 if tab.evaluate("document.body.innerText.includes('Is P(correct) cal')") else 1)
     assert all(width > 150 and height > 150 and marks > 3 for width, height, marks in sizes)
 
 
@@ -159,7 +153,7 @@ def test_very_long_names_and_markup_names_are_harmless(tab: Page, tmp_path: Path
 def test_a_table_that_scrolls_shows_where_there_is_more(tab: Page, tmp_path: Path) -> None:
     """A shadow at the clipped edge moves to the other edge at the end."""
     path = unfolded(render(deciding_report()), tmp_path)
-    tab.resize(390, 844, phone=True)
+    tab.resize(NARROW, 844, phone=True)
     tab.open(path)
     frame = "document.querySelector('.by-answers').closest('.scroll')"
     assert tab.evaluate(f"{frame}.scrollWidth > {frame}.clientWidth")
@@ -172,7 +166,7 @@ def test_a_table_that_scrolls_shows_where_there_is_more(tab: Page, tmp_path: Pat
 def _darkness(picture: bytes, left: float, right: float, top: float) -> tuple[bool, bool]:
     """Return whether the paper is grey at the left and at the right edge of a frame, below its top."""
     shown = imread(io.BytesIO(picture))[:, :, :3]
-    scale = shown.shape[1] / 390
+    scale = shown.shape[1] / NARROW
     line = int((top + 4) * scale)  # between the frame and the letters of the caption
     places = [int((left + 2) * scale), int((right - 2) * scale)]
     return shown[line, places[0]].mean() < 0.9, shown[line, places[1]].mean() < 0.9

@@ -3270,7 +3270,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The fit and its data, the results before and after calibration on held-out folds, the curves and the warnings. */
+            /** @description The fit and its data, the results before and after calibration on held-out folds, and the warnings. */
             200: {
                 headers: {
                     [name: string]: unknown;

@@ -6,12 +6,17 @@ from typing import Any
 import pytest
 
 from service.report.pages import render
+from tests.support.pages import svgs
 from tests.support.reports import deciding_report
 
 
 @pytest.fixture(scope="module")
 def report() -> dict[str, Any]:
     return deciding_report()
+
+
+def test_plots_show_lambda_max_p_correct_and_the_error_let_through(report: dict[str, Any]) -> None:
+    assert set(svgs(render(report))) == {"projection", "p-correct", "risk-coverage"}
 
 
 def test_promises_are_shown_for_every_number_of_answers(report: dict[str, Any]) -> None:

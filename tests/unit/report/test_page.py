@@ -121,8 +121,12 @@ def test_every_text_of_others_is_escaped(report: dict[str, Any], page: str) -> N
 
 @pytest.mark.parametrize("right", [True, False])
 def test_labels_of_one_class(right: bool) -> None:
-    text = words(render(one_class_report(right)))
-    assert "nan" not in text.lower().split()
+    report = one_class_report(right)
+    page = render(report)
+    assert report["opening"]["verdict"] == "No."
+    assert f"all answers are {'right' if right else 'wrong'}" in words(page)
+    assert "nan" not in words(page).lower().split()
+    assert 'class="by-answers"' not in page
 
 
 def test_missing_intervals_and_bounds_are_shown(report: dict[str, Any]) -> None:

@@ -55,7 +55,13 @@ def test_bins_without_a_band_are_drawn(painted: Any) -> None:
     assert list(axes.lines[-1].get_ydata()) == [0.5, 0.5]
 
 
-def test_every_p_correct_plot_fits_its_frame(painted: Any) -> None:
+def test_projection_shows_raw_scores_and_the_calibration(painted: Any) -> None:
+    parts = {"raw": {"ece": 0.3, "bins": bins((None, None))}, "evidence": {"ece": 0.1, "bins": bins((0, 1))}}
+    axes = painted(plots.projection, parts, "evidence")
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["calibrated", "raw"]
+
+
+def test_lines_and_points_of_the_p_correct_plots(painted: Any) -> None:
     part = deciding_report()["correctness"]
     axes = painted(plots.risk_coverage, part)
     assert [line.get_label() for line in axes.lines[:2]] == ["observed", "upper bound, 90 %"]
