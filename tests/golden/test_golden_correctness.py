@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.recorded_evidence import DEV, EVERYDAY, OTHER, P_TRUE, QWEN, TEST, known_for, recorded
-from benchmarks.self_check import columns
+from benchmarks.self_check import columns, recorded_p_true
 from service.spectral.correctness_model import (
     AGREEMENT,
     SELF_CHECK,
@@ -50,7 +50,9 @@ def test_p_correct_transfers_with_self_checks(
     fitted: str, m: int, by_agreement: float, with_checks: float, ece: float
 ) -> None:
     """From hard questions (a quarter right) to easy ones (nine in ten right), and back."""
-    known, new = (columns(name, m, fitted, evidence=True) for name in (fitted, OTHER[fitted]))
+    known, new = (
+        columns(name, m, fitted, recorded_p_true(name), evidence=True) for name in (fitted, OTHER[fitted])
+    )
     losses = dict[int, float]()
     for names in ((AGREEMENT,), BOTH):
         p = fit_model(*known, names).predict(new[0])
@@ -63,7 +65,7 @@ def test_p_correct_transfers_with_self_checks(
 def features_of(name: str) -> tuple[Columns, np.ndarray]:
     """Return the features with three answers under the map of the other set of the same LLM."""
     if name in P_TRUE:
-        return columns(name, 3, OTHER[name], evidence=True)
+        return columns(name, 3, OTHER[name], recorded_p_true(name), evidence=True)
     map_, _ = known_for(name, 3)
     judged = recorded(name).material(3).judged
     return dict(judged.columns(map_)), judged.right
