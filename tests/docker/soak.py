@@ -31,7 +31,7 @@ import httpx2 as httpx
 import numpy as np
 from numpy.typing import NDArray
 
-from service.llm.connection import KEEPALIVE_S
+from service.jobs.engine import STOP_AFTER_S
 from tests.docker.composition import ADMIN, KILL, SCORE, Composition, run
 from tests.support.openai_server import Behaviour, Exchange, OpenAIServer, drop, hang, status
 
@@ -197,8 +197,9 @@ class Callers:
     async def at_rest(self) -> AsyncIterator[None]:
         """Pause all callers and wait until their calls have ended.
 
-        Expired connections to the LLM are closed only by the next call of their replica, so some scores are
-        requested first. The proxy chooses the replicas at random.
+        A replica without open jobs stops DBOS, with its threads, after `STOP_AFTER_S`. Expired connections to
+        the LLM are closed only by the next call of their replica, so some scores are requested first. The
+        proxy chooses the replicas at random.
         """
         self.may_call.clear()
         try:
@@ -207,7 +208,7 @@ class Callers:
                 await asyncio.sleep(0.2)
             if self.num_calls:
                 self.tally.wrong.append(f"{self.num_calls} calls or jobs do not end")
-            await asyncio.sleep(KEEPALIVE_S + 1)
+            await asyncio.sleep(STOP_AFTER_S + 10)
             for _ in range(20):
                 await self.once(self.score)
             yield
