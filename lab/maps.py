@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from service.calibration.diagnostics import CrossValidated
+from lab.two_files import TwoFiles
 from service.report.report import bins, projection
 from service.report.words import MAPS, MISSING, Part, between, finite, number, ranking
 from service.spectral.reliability import Null, projection_brier
@@ -11,7 +11,7 @@ from service.spectral.reliability import Null, projection_brier
 LEVEL = 0.05  # significance level of a null's p-value
 
 
-def served_figures(context: CrossValidated, name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def served_figures(context: TwoFiles, name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the figures of one map, and the bins of its projection diagram.
 
     Lower = better, except for the AUROCs (right against wrong). risk: "raw" gives null eigenvalues 0, which

@@ -16,12 +16,13 @@ from service.calibration.diagnostics import (
     correct_maps,
     correctness_scored,
 )
-from service.calibration.fitting import fit_maps, folds
+from service.calibration.fitting import Stream, fit_maps, folds
 from service.calibration.labels import Judged
 from service.spectral.correctness_model import base_rate, fit_correctness, log_losses
 from service.spectral.dev_set import AnyMap, risks
 from service.spectral.evidence import EvidenceMap
 from service.spectral.fit import no_prior
+from service.spectral.resampling import ResampleCounts
 from service.spectral.spectrum import CalibrationMap, Identity
 
 Floats = NDArray[np.float64]
@@ -56,6 +57,12 @@ class TwoFiles(CrossValidated):
     def risks(self) -> Mapping[str, Floats]:
         """The risk (n,) of each map on the references of the test prompts, in nats, by name, raw first."""
         return {name: risks(map_, self.test.rows.dev) for name, map_ in self.maps.items()}
+
+    @cached_property
+    def picks(self) -> ResampleCounts:
+        """The resamples of all AUROCs."""
+        number = self.resamples.auroc
+        return ResampleCounts.of(len(self.split), self.rng(Stream.AUROC), number, self.groups)
 
     def maps_of(self, name: str) -> Sequence[CalibrationMap]:
         """Return the map that serves each of the n test prompts."""

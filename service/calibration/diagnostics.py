@@ -31,7 +31,6 @@ from service.spectral.fit import PriorSource, fit, no_prior
 from service.spectral.resampling import (
     DEFAULT,
     Difference,
-    ResampleCounts,
     Resamples,
     mean_difference,
 )
@@ -290,12 +289,6 @@ class CrossValidated:
     def squared_gaps(self, name: str) -> Floats:
         """Return (lambda_max - u_1^T Y u_1)^2 (n,) of a map. The mean is its projection Brier."""
         return np.square(self.served(name).lambda_max - self.split.c1)
-
-    @cached_property
-    def picks(self) -> ResampleCounts:
-        """The resamples of all AUROCs."""
-        number = self.resamples.auroc
-        return ResampleCounts.of(len(self.split), self.rng(Stream.AUROC), number, self.groups)
 
     @property
     def constant_brier(self) -> float:

@@ -153,5 +153,5 @@ def why_none(row: Part) -> str:
     return {
         None: "",
         "one_kind": f"all answers are {'right' if row['right'] else 'wrong'}.",
-        "no_better_than_base_rate": ("on held-out rows no model beats the base rate beyond chance."),
+        "no_better_than_base_rate": "on held-out rows no model beats the base rate beyond chance.",
     }[row["why_none"]]

@@ -203,7 +203,7 @@ def _raw_and_ours(report: Part) -> tuple[float, float]:
 
 
 def _is_close(report: Part) -> bool:
-    """Return True if the projection ECE is below that of raw scores, or higher by less than `ALIKE`."""
+    """Return True unless the projection ECE exceeds that of raw scores by `ALIKE` or more."""
     raw, ours = _raw_and_ours(report)
     return ours < raw + ALIKE
 
