@@ -96,7 +96,7 @@ EMBEDDER_PARTS = frozenset(
 )
 # Smaller than the slots: callers that wait as long as an answer takes often disconnect before theirs.
 MIN_LLM_QUEUE = 16
-JOBS_SHARE = 1 / 8  # of the LLM's slots, for calibrations, on all replicas together
+JOBS_SHARE = 1 / 8  # of the LLM's slots, for a calibration
 OTEL_VARIABLES = ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
 
@@ -283,8 +283,8 @@ def build_replica(
 ) -> Replica:
     """Return the store and the jobs of one replica, not started.
 
-    Jobs draw with `slots` concurrent requests, on all replicas together, after `live` scores. `own_keys`
-    returns the keys of the fingerprints of the present set-up; `setup`: its settings.
+    A job draws with `slots` concurrent requests, after `live` scores. `own_keys` returns the keys of the
+    fingerprints of the present set-up; `setup`: its settings.
     `compare`, `self_check`: how answers are compared, and whether the LLM checks them, where a job does not
     say.
     `engine`: None for DBOS, with its tables next to the store. Raises ValueError for a URL that is neither

@@ -70,7 +70,7 @@ class Settings(BaseSettings):
         64,
         ge=1,
         description="Maximum number of concurrent requests to the LLM server, chats and draws together. "
-        "Calibrations of all replicas use at most an eighth, and one row at a time while scores run. A "
+        "A calibration uses at most an eighth, and asks for one row at a time while scores run. A "
         "quarter of this number (at least 16) may wait; further requests are refused.",
     )
 

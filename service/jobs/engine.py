@@ -1,9 +1,8 @@
 """Jobs as DBOS workflows, which go on after a crash.
 
-A job is a workflow. It waits in the queue of its settings, and a replica runs one workflow of a queue at a
-time. The workflow divides the rows that lack answers into chunks. Each chunk is a workflow of its own, in a
-second queue that all replicas with these settings serve. Answers are stored in `dev_rows` as they arrive.
-DBOS stores only which steps are done. It refuses the steps of a run that another replica has taken over.
+A job is a workflow of two steps. It waits in the queue of its settings, and a replica runs one workflow of a
+queue at a time. Answers are stored in `dev_rows` as they arrive, and a step that runs again continues with
+the rows that lack answers. DBOS stores only which steps are done.
 
 DBOS runs on a replica only while a job of the replica's settings is open. An idle replica only asks the store
 for open jobs.
@@ -15,8 +14,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,14 +25,13 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from service.errors import StoreUnavailable
 from service.jobs.presence import Presence
-from service.jobs.runner import JobSteps, draw_chunk, run_job
-from service.jobs.store import JobEndedError
+from service.jobs.runner import STEPS, JobSteps
 from service.store.database import DAMAGED, IDLE_S, opening, sync_url, translated
 
 logger = logging.getLogger(__name__)
 
 # Raise this number if stored workflows cannot go on with new code. Their jobs then begin new workflows.
-WORKFLOW_VERSION = "6"
+WORKFLOW_VERSION = "7"
 SCHEMA = "eigencal_jobs"
 POLL_S = 0.5  # interval at which DBOS looks at its queues
 STOP_AFTER_S = 30.0  # DBOS stops after this time without an open job
@@ -48,16 +45,7 @@ _dbos_lock = threading.Lock()
 
 @DBOS.workflow(name="job", max_recovery_attempts=None)
 async def _job(job_id: str) -> None:
-    await _work(partial(run_job, job_id))
-
-
-@DBOS.workflow(name="chunk", max_recovery_attempts=None)
-async def _chunk(job_id: str, lines: list[int]) -> None:
-    await _work(partial(draw_chunk, job_id, lines))
-
-
-async def _work(work: Callable[["DbosEngine"], Awaitable[None]]) -> None:
-    """Do the work of the current workflow.
+    """Run a job to its end.
 
     An interrupted workflow raises CancelledError: DBOS then leaves it pending and logs no traceback, and
     `reconcile` resumes it.
@@ -67,14 +55,17 @@ async def _work(work: Callable[["DbosEngine"], Awaitable[None]]) -> None:
         raise asyncio.CancelledError
     if workflow_id in engine.running:  # resumed on a busy machine before its task began
         raise asyncio.CancelledError
+    logger.info("job %s runs on this replica", job_id)
     engine.running.add(workflow_id)
     try:
-        await work(engine)
+        for name in STEPS:
+            if not await engine.step(name, workflow_id):
+                break
     except (error.DBOSWorkflowCancelledError, error.DBOSWorkflowConflictIDError):
         raise asyncio.CancelledError from None  # cancelled, or taken over by a peer
     except (SQLAlchemyError, OSError) as failure:  # DBOS cannot store a step: full disk, read-only
         cause = getattr(failure, "orig", None) or failure
-        logger.warning("job %s is interrupted: %s", _job_of(workflow_id), type(cause).__name__)
+        logger.warning("job %s is interrupted: %s", job_id, type(cause).__name__)
         raise asyncio.CancelledError from None
     finally:
         engine.running.discard(workflow_id)
@@ -96,7 +87,7 @@ class DbosEngine:
         self.executor_id = "only" if presence is None else f"{socket.gethostname()}-{secrets.token_hex(4)}"
         self._lock_file: IO[str] | None = None
         self._setup_keys = setup_keys
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[str, asyncio.Task[bool]] = {}  # running steps, by workflow id
         self._is_launched = False
         self._last_open = 0.0  # when a job was last open, by time.monotonic()
         self.running: set[str] = set()  # ids of workflows with a task in this process
@@ -128,9 +119,10 @@ class DbosEngine:
         if _current is not self:
             return
         _current = None
-        for task in list(self._tasks):
+        tasks = list(self._tasks.values())
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         try:
             await self._shut_down()
         finally:
@@ -174,42 +166,34 @@ class DbosEngine:
         DBOS(config=config)
         if self._presence is None:
             _require_intact(self._jobs_url)  # DBOS would log a traceback
-        jobs, chunks = [queue_of(key) for key in self._setup_keys], queue_of(self._setup_keys[0], "rows")
+        queues = [queue_of(key) for key in self._setup_keys]
         # Before the launch, as DBOS demands: otherwise jobs of other settings would run here.
-        DBOS.listen_queues([*jobs, chunks])
+        DBOS.listen_queues(queues)
         DBOS.launch()
-        register = partial(DBOS.register_queue, polling_interval_sec=POLL_S, on_conflict="always_update")
-        for queue in jobs:
-            register(queue, worker_concurrency=1)
-        register(chunks, global_concurrency=self.steps.slots)
+        for queue in queues:
+            DBOS.register_queue(
+                queue, worker_concurrency=1, polling_interval_sec=POLL_S, on_conflict="always_update"
+            )
 
-    async def step(self, name: str, job_id: str, *args: Any) -> list[list[int]]:
-        """Return the result of a step. DBOS runs it once, unless the process dies before the step is stored.
+    async def step(self, name: str, workflow_id: str) -> bool:
+        """Run a step of the job; return False if the job has ended.
 
-        Raises JobEndedError.
+        DBOS runs it once, unless the process dies before the step is stored.
         """
         options: Any = {"name": name, "preemptible": True}
-        result = await DBOS.run_step_async(options, self._in_application, name, job_id, *args)
-        if result is None:
-            raise JobEndedError(job_id)
-        return result
+        return await DBOS.run_step_async(options, self._in_application, name, workflow_id)
 
-    async def _in_application(self, *step: Any) -> list[list[int]] | None:
+    async def _in_application(self, name: str, workflow_id: str) -> bool:
         """Run a step in the application's loop, called in DBOS's own loop; a cancellation is passed on."""
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._tracked(*step), self._loop))
+        run = self._tracked(name, workflow_id)
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(run, self._loop))
 
-    async def _tracked(self, *step: Any) -> list[list[int]] | None:
-        task = asyncio.create_task(self.steps.run(*step))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return await task
-
-    async def draw(self, job_id: str, chunks: list[list[int]]) -> None:
-        """Have all replicas draw the chunks; return when all are drawn."""
-        queue = queue_of(self._setup_keys[0], "rows")
-        handles = [await DBOS.enqueue_workflow_async(queue, _chunk, job_id, chunk) for chunk in chunks]
-        for handle in handles:
-            await handle.get_result(polling_interval_sec=POLL_S)
+    async def _tracked(self, name: str, workflow_id: str) -> bool:
+        self._tasks[workflow_id] = task = asyncio.create_task(self.steps.run(name, _job_of(workflow_id)))
+        try:
+            return await task
+        finally:
+            del self._tasks[workflow_id]
 
     async def reconcile(self, open_jobs: Mapping[str, str]) -> None:
         """Make sure that each open job has a workflow that waits or runs. open_jobs: setup keys by job id.
@@ -226,6 +210,7 @@ class DbosEngine:
         if not self._is_launched:
             return
         alive = None if self._presence is None else await self._presence.beat(self.executor_id)
+        running = dict(self._tasks)
         try:
             pending = await asyncio.to_thread(_listed, status=[_PENDING])
         except SQLAlchemyError:
@@ -234,6 +219,9 @@ class DbosEngine:
                 await self._shut_down()
             raise
         own = {workflow.workflow_id for workflow in pending if workflow.executor_id == self.executor_id}
+        for workflow_id in running.keys() - own:
+            logger.warning("job %s is left to the replica that has taken it over", _job_of(workflow_id))
+            running[workflow_id].cancel()
         # DBOS marks a workflow as pending shortly before its task begins.
         now = time.monotonic()
         self._stray = {id_: self._stray.get(id_, now) for id_ in own - self.running}
@@ -267,12 +255,12 @@ def _one_at_a_time(work: Callable[[], None]) -> None:
         work()
 
 
-def queue_of(setup_key: str, kind: str = "jobs") -> str:
-    """Return the name of the queue of these settings. kind: "jobs", or "rows" for chunks of rows.
+def queue_of(setup_key: str) -> str:
+    """Return the name of the queue of these settings.
 
-    The name contains the version: DBOS would count chunks of an earlier version as running for ever.
+    The name contains the version: DBOS would count workflows of an earlier version as running for ever.
     """
-    return f"eigencal-{kind}-{WORKFLOW_VERSION}-{setup_key}"
+    return f"eigencal-jobs-{WORKFLOW_VERSION}-{setup_key}"
 
 
 def _lock(path: Path) -> IO[str]:

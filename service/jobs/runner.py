@@ -3,10 +3,10 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from service.calibration.rows import DevRow
 from service.errors import SERVER_MESSAGE, EigencalError, StoreUnavailable
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 INTERNAL = JobError(code="internal", detail="The service failed at this job; its log has the details.")
-CHUNKS_PER_SLOT = 4  # chunks are small, so that all slots stay busy until the end of a job
-MAX_CHUNK = 32  # rows
+STEPS = ("draw", "finish")
 CANCEL_S = 5.0  # how long a caller who cancels waits for DBOS
 
 
@@ -33,8 +32,8 @@ Finish = Callable[[RunningJob], Awaitable[None]]
 class JobSteps:
     """The steps of a job. They run in the application's event loop, and may run again after a crash.
 
-    `slots`: requests to the LLM that all replicas together have in flight. A step that fails because the
-    store is unavailable runs again every `wait_s` seconds.
+    `slots`: concurrent requests of a job to the LLM. What fails because the store is unavailable is tried
+    again every `wait_s` seconds.
     """
 
     jobs: SqlJobs
@@ -45,16 +44,13 @@ class JobSteps:
     # Only one job at a time has its vectors in memory.
     _finishing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def run(self, name: str, job_id: str, *args: Any) -> list[list[int]] | None:
-        """Return the chunks of lines that a step plans, or []; None for a job that has ended.
-
-        An error of the step ends the job.
-        """
-        step = self.drawer.draw if name == "draw" else getattr(self, name)
+    async def run(self, name: str, job_id: str) -> bool:
+        """Run one of `STEPS`; return False if the job has ended. An error of the step ends the job."""
+        step = self.draw if name == "draw" else self.finish
         try:
-            return await once_stored(partial(step, job_id, *args), self.wait_s) or []
+            await once_stored(partial(step, job_id), self.wait_s)
         except JobEndedError:
-            return None
+            return False
         except EigencalError as error:
             # Details after SERVER_MESSAGE are the LLM server's words, which may repeat the prompt.
             logger.warning(
@@ -64,49 +60,47 @@ class JobSteps:
         except Exception:
             logger.exception("job %s failed", job_id)
             reason = INTERNAL
+        else:
+            return True
         with contextlib.suppress(JobEndedError):
             try:
                 await once_stored(partial(self.jobs.fail, job_id, reason), self.wait_s)
             except Exception:  # the database cannot store the detail
                 await once_stored(partial(self.jobs.fail, job_id, INTERNAL), self.wait_s)
-        return None
+        return False
 
-    async def plan(self, job_id: str, refused: bool = False) -> list[list[int]]:
-        """Set the job running and return the lines of the rows that lack answers, in chunks.
+    async def draw(self, job_id: str) -> None:
+        """Set the job running and draw the answers that its rows lack, `slots` rows at a time.
 
-        `refused`: return the rows that the LLM server refused instead. They are asked for once more because
-        servers that restart or are overloaded refuse good requests for a while.
+        Rows that the LLM server refuses are asked for once more, because servers that restart or are
+        overloaded refuse good requests for a while.
         """
-        if not refused:
-            await self.jobs.begin(job_id)
-        # Not `begin` again: a job that has failed and is retried begins in a workflow of its own.
-        job = await self.jobs.running(job_id)
-        lines = await self.jobs.missing_lines(job_id, refused=refused)
-        if lines and not refused:
-            await self.jobs.stage(job_id, "sampling", job.num_rows, job.num_rows - len(lines))
-        size = min(MAX_CHUNK, -(-len(lines) // (CHUNKS_PER_SLOT * self.slots)) or 1)
-        return [lines[begin : begin + size] for begin in range(0, len(lines), size)]
+        await self.jobs.begin(job_id)
+        num_rows = (await self.jobs.running(job_id)).num_rows
+        lines = await self.jobs.missing_lines(job_id)
+        if lines:
+            await self.jobs.stage(job_id, "sampling", num_rows, num_rows - len(lines))
+            await self._draw(job_id, lines)
+        await self._draw(job_id, await self.jobs.missing_lines(job_id, refused=True))
+
+    async def _draw(self, job_id: str, lines: Iterable[int]) -> None:
+        left = iter(lines)
+
+        async def work() -> None:
+            for line in left:
+                await once_stored(partial(self.drawer.draw, job_id, line), self.wait_s)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(self.slots):
+                    group.create_task(work())
+        except BaseExceptionGroup as failed:
+            raise failed.exceptions[0] from None
 
     async def finish(self, job_id: str) -> None:
         """Embed, fit, report and end the job."""
         async with self._finishing:
             await self.finisher(await self.jobs.running(job_id))
-
-
-async def run_job(job_id: str, engine: "DbosEngine") -> None:
-    """Run a job to its end."""
-    logger.info("job %s runs on this replica", job_id)
-    with contextlib.suppress(JobEndedError):
-        for refused in (False, True):
-            await engine.draw(job_id, await engine.step("plan", job_id, refused))
-        await engine.step("finish", job_id)
-
-
-async def draw_chunk(job_id: str, lines: Sequence[int], engine: "DbosEngine") -> None:
-    """Draw rows one after the other."""
-    with contextlib.suppress(JobEndedError):
-        for line in lines:
-            await engine.step("draw", job_id, line)
 
 
 class DurableJobs:

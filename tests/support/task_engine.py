@@ -4,10 +4,8 @@ import asyncio
 import contextlib
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any
 
-from service.jobs.runner import JobSteps, draw_chunk, run_job
-from service.jobs.store import JobEndedError
+from service.jobs.runner import STEPS, JobSteps
 
 
 class TaskEngine:
@@ -21,7 +19,6 @@ class TaskEngine:
     async def start(self, steps: JobSteps) -> None:
         """Start running jobs."""
         self.steps = steps
-        self._slots = asyncio.Semaphore(steps.slots)
 
     async def stop(self) -> None:
         """Cancel all jobs."""
@@ -46,23 +43,6 @@ class TaskEngine:
     async def _work(self, job_id: str, setup_key: str) -> None:
         assert self.steps is not None
         async with self._turns[setup_key]:
-            await run_job(job_id, self)
-
-    async def step(self, name: str, job_id: str, *args: Any) -> list[list[int]]:
-        """Run a step."""
-        assert self.steps is not None
-        result = await self.steps.run(name, job_id, *args)
-        if result is None:
-            raise JobEndedError(job_id)
-        return result
-
-    async def draw(self, job_id: str, chunks: list[list[int]]) -> None:
-        """Draw the chunks, as many at once as there are slots."""
-
-        async def draw_limited(chunk: list[int]) -> None:
-            async with self._slots:
-                await draw_chunk(job_id, chunk, self)
-
-        async with asyncio.TaskGroup() as group:  # a cancelled gather waits only for the first task
-            for chunk in chunks:
-                group.create_task(draw_limited(chunk))
+            for name in STEPS:
+                if not await self.steps.run(name, job_id):
+                    break

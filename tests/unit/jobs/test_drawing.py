@@ -20,8 +20,8 @@ from service.errors import (
 )
 from service.jobs import calibrator
 from service.jobs.calibrator import Drawer, LivePriority
-from service.jobs.model import Job, JobOptions
-from service.jobs.runner import JobSteps, run_job
+from service.jobs.model import Job, JobError, JobOptions
+from service.jobs.runner import JobSteps
 from service.jobs.store import RunningJob, SqlJobs
 from service.llm.client import LLM
 from service.llm.prompt import GenerationRequest, LLMIdentity, Sampling
@@ -31,7 +31,6 @@ from tests.support.fakes import FakeEmbedder, FakeLLM, last_user_text
 from tests.support.openai_server import Behaviour, OpenAIServer, answers
 from tests.support.pipeline import QUICK
 from tests.support.sqlite_store import CopiedDatabase
-from tests.support.task_engine import TaskEngine
 
 ROWS = 30
 SERVING = Serving(5, Sampling(max_tokens=7), Sampling(max_tokens=7))
@@ -50,11 +49,8 @@ async def store(tmp_path: Path) -> AsyncIterator[SqlJobs]:
     await database.stop()
 
 
-class NoFinish:
-    """Leaves a job unfinished after sampling."""
-
-    async def finish(self, job: RunningJob) -> None:
-        pass
+async def unfinished(job: RunningJob) -> None:
+    """Leave a job running after its draws."""
 
 
 class Case:
@@ -64,9 +60,7 @@ class Case:
         self.store, self.llm, self.job_id, self.steps, self.drawer = store, llm, job_id, steps, drawer
 
     async def draw(self) -> Job:
-        engine = TaskEngine()
-        await engine.start(self.steps)
-        await run_job(self.job_id, engine)
+        await self.steps.run("draw", self.job_id)
         return await self.job()
 
     async def job(self) -> Job:
@@ -108,7 +102,7 @@ def make(store: SqlJobs) -> Make:
     ) -> AsyncIterator[Case]:
         job, _ = await store.submit(rows or prompts(), JobOptions())
         drawer = Drawer(llm, EMBEDDER, store, serving, patience=QUICK)
-        steps = JobSteps(store, drawer, NoFinish().finish, slots=slots, wait_s=0.001)
+        steps = JobSteps(store, drawer, unfinished, slots=slots, wait_s=0.001)
         yield Case(store, llm, job.id, steps, drawer)
 
     return making
@@ -205,12 +199,16 @@ async def test_transient_errors_are_waited_for(
 
 async def test_waiting_run_ends_when_its_job_has_failed(make: Make) -> None:
     """The retry has its own workflow; the old one would fit incomplete rows."""
-    fatal = LLMError("no key", llm_status=401)
-    async with make(FakeLLM(fail_with=[fatal])) as case:
-        assert (await case.draw()).state == "failed"
+    llm, fatal = FakeLLM(gate=asyncio.Event()), LLMError("no key", llm_status=401)
+    async with make(llm) as case:
+        waiting = asyncio.create_task(case.steps.run("draw", case.job_id))
+        while not llm.requests:
+            await asyncio.sleep(0.01)
+        await case.store.fail(case.job_id, JobError(code=fatal.code, detail=str(fatal)))
         await case.store.retry(case.job_id)
-        assert await case.steps.run("plan", case.job_id, True) is None
-        assert (await case.job()).state == "queued"
+        llm.gate.set()
+        assert not await waiting
+        assert ((await case.job()).state, len(llm.requests)) == ("queued", 1)
 
 
 async def test_changed_model_under_the_same_name_is_detected(make: Make) -> None:

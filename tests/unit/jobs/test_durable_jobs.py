@@ -206,7 +206,7 @@ async def test_failure_that_cannot_be_stored_gets_another_message(
     monkeypatch.setattr(queue.finisher, "store", None)  # a bug
     job = await queue.submit()
     await queue.store.begin(job.id)
-    assert await queue.jobs._steps.run("finish", job.id) is None
+    assert not await queue.jobs._steps.run("finish", job.id)
     response = await queue.store.get(job.id)
     await database.stop()
     assert response is not None and response.state == "failed" and tried == 2
@@ -229,7 +229,7 @@ async def test_interrupted_job_resumes_at_the_next_start(
 
 
 async def test_job_of_an_earlier_version_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its chunks stay pending forever, and must not occupy the slots of this version."""
+    """Its workflow stays pending forever, and must not occupy the queue of this version."""
     with monkeypatch.context() as earlier:
         earlier.setattr(engines, "WORKFLOW_VERSION", "0")
         async with opened(tmp_path / "store.db", dbos) as first:
@@ -369,6 +369,6 @@ async def test_workflow_without_a_task_resumes(tmp_path: Path) -> None:
         job = await queue.submit()
         await hang.begun.wait()
         queue.finisher.work = None
-        for task in queue.engine._tasks:
+        for task in queue.engine._tasks.values():
             task.cancel()
         assert (await queue.ended(job))[-1].state == "succeeded"
