@@ -55,7 +55,7 @@ from service.embedding.port import FACTS
 from service.llm.ask import Asker, Reply
 from service.llm.client import LLM
 from service.spectral.correctness_model import AGREEMENT, fit_model, log_loss
-from service.spectral.dev_set import Answers, born_probabilities, dev_set, served_lambda_max
+from service.spectral.dev_set import Overlaps, born_probabilities, served_lambda_max, solve, weighted
 from service.spectral.evidence import missing_mass
 from service.spectral.fit import fit_evidence
 from service.spectral.reliability import auroc, reliability_diagram, resampled_aurocs
@@ -170,17 +170,17 @@ async def compared(rows: Sequence[Row], num_samples: int, url: str, name: str) -
 
 def judged_by(rows: Sequence[Row], num_samples: int, kernels: Sequence[Floats]) -> Judged:
     """Return the rows as rows of a calibration. kernels: (k, k), of the texts of each row."""
-    by_reference, by_answer = list[Answers](), list[Answers]()
+    by_reference, by_answer = list[Overlaps](), list[Overlaps]()
     for row, kernel in zip(rows, kernels, strict=True):
         texts, index = row.texts(num_samples), np.array(row.index(num_samples))
         drawn = int(index.max()) + 1
         space = realize_first(kernel, drawn)
-        references = space[[texts.index(text) for text in row.references]]
-        by_reference.append(Answers(space[:drawn], index, references))
-        by_answer.append(Answers(space[:drawn], index, space[[texts.index(row.answer)]]))
+        of_row, references = space @ space.T, [texts.index(text) for text in row.references]
+        by_reference.append(Overlaps.of(of_row, range(drawn), references, index))
+        by_answer.append(Overlaps.of(of_row, range(drawn), [texts.index(row.answer)], index))
     masses = [missing_mass(row.logprob[:num_samples], row.index(num_samples)) for row in rows]
     spectra, texts_of_rows = (
-        replace(dev_set(answers, DIMENSION), missing_mass=np.array(masses))
+        replace(solve([weighted(of_row) for of_row in answers], DIMENSION), missing_mass=np.array(masses))
         for answers in (by_reference, by_answer)
     )
     right, none = np.array([row.right for row in rows]), np.zeros(len(rows), dtype=np.bool_)

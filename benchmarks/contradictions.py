@@ -27,13 +27,12 @@ from service.claims.kernel import (
     compared_texts,
     kernel_matrix,
     read_texts,
-    realize_first,
     with_comparison,
 )
 from service.embedding.port import FACTS, PAPER, Kernel
 from service.llm.ask import Asker
 from service.llm.client import LLM
-from service.spectral.spectrum import Identity, born_probability_of, spectrum
+from service.spectral.spectrum import born_probability, serve, spectrum_from_gram
 
 WEIGHTS = Path(__file__).parents[1] / "data" / "weights" / "all-MiniLM-L6-v2"
 PAIRS = Path(__file__).with_suffix(".jsonl")
@@ -62,10 +61,8 @@ def kernel_of(pair: Mapping[str, Any], kernel: Kernel, vectors: Mapping[str, np.
 
 def probabilities(kernel: np.ndarray) -> tuple[float, float]:
     """Return raw p(y) of the right text and of the wrong one, in [0, 1]."""
-    space = realize_first(kernel, 1)
-    found = spectrum(space[:1])
-    served = Identity().serve(found.eigenvalues, found.dimension)
-    right, wrong = (born_probability_of(found, served, space[:1], space[i]).probability for i in (1, 2))
+    found = spectrum_from_gram(kernel[:1, :1], None, 2)
+    right, wrong = (born_probability(found, serve(found), kernel[i, :1]).probability for i in (1, 2))
     return right, wrong
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.spectral_worlds import DIMENSION, prompt, prompts, recorded
-from service.spectral.dev_set import Answers, dev_set
+from lab.vectors import Answers, dev_set
 from service.spectral.fit import fit_depolarized, fit_temperature
 
 PROMPTS = 300

@@ -20,11 +20,11 @@ import numpy as np
 
 from benchmarks.contradictions import WEIGHTS
 from service.claims.comparison import Comparer
-from service.claims.kernel import compared_texts, kernel_matrix, read_texts, realize_first, with_comparison
+from service.claims.kernel import compared_texts, kernel_of
 from service.embedding.port import FACTS
 from service.llm.ask import Asker, is_correct
 from service.llm.client import LLM
-from service.spectral.spectrum import Identity, born_probability_of, spectrum
+from service.spectral.spectrum import born_probability, serve, spectrum_from_gram
 
 TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 
@@ -43,11 +43,9 @@ async def main(url: str, num_questions: int) -> None:
         same = (await comparer.compare(question, texts)).same
         compared = compared_texts(texts, question, FACTS)
         rows = model.encode(compared, normalize_embeddings=True)
-        facts = kernel_matrix(read_texts(texts, compared, question, 1), rows)
-        space = realize_first(with_comparison(facts, same), 1)
-        found = spectrum(space[:1])
-        served = Identity().serve(found.eigenvalues, found.dimension)
-        born = born_probability_of(found, served, space[:1], space[1])
+        kernel = kernel_of(texts, compared, rows, FACTS, question, 1, same)
+        found = spectrum_from_gram(kernel[:1, :1], None, 2)
+        born = born_probability(found, serve(found), kernel[1, :1])
         return float(same[0, 1]), born.probability
 
     counts = {"texts": 0, "not compared": 0, "above the wrong answer alone": 0, "above the right answer": 0}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.spectral_worlds import prompts, recorded
-from service.spectral.dev_set import Answers, dev_set
+from lab.vectors import Answers, dev_set
 from service.spectral.fit import fit
 from service.spectral.reliability import (
     bin_index,

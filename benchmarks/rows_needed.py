@@ -15,8 +15,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.spectral_worlds import DATA, DEV, DIMENSION, TEST, recorded
+from lab.vectors import Answers, dev_set
 from service.claims.verdicts import correct
-from service.spectral.dev_set import Answers, DevSpectra, dev_set, risk, served_lambda_max
+from service.spectral.dev_set import DevSpectra, risk, served_lambda_max
 from service.spectral.fit import fit_depolarized
 from service.spectral.reliability import auroc, projection_brier, reliability_diagram
 from service.spectral.spectrum import CalibrationMap, Identity

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from service.spectral.dev_set import Answers
+from lab.vectors import Answers
 
 DIMENSION = 768
 DATA = Path(__file__).parents[2] / "shared" / "data"

@@ -18,7 +18,6 @@ from lab.text_scores import lexical_similarity, per_word
 from lab.two_files import TwoFiles
 from service.calibration.diagnostics import Split
 from service.report.words import finite, ranking
-from service.spectral.dev_set import overlaps
 
 Floats = NDArray[np.float64]
 
@@ -92,7 +91,7 @@ def by_embedding(split: Split) -> Meanings:
     """Return meanings without an NLI model. Weights are 2 max(cos, 0), in the range of NLI weights."""
     prompts = []
     for answers in split.answers:
-        cosines = overlaps(answers).cosines
+        cosines = answers.cosines
         prompts.append(Meaning(cosines >= SAME_MEANING, 2.0 * np.clip(cosines, 0.0, 1.0)))
     return Meanings(BY_EMBEDDING, prompts)
 

@@ -172,7 +172,7 @@ class _Run:
                 name: usable_rows(of_file, m, rng(plan.seed, Stream.COPIES))[0]
                 for name, of_file in rows.items()
             }
-            [(dev,), (test,)] = [
+            [((dev,), _), ((test,), vectors)] = [
                 await self._materials(name, of_file, m, {PAPER: ()}) for name, of_file in usable.items()
             ]
             check_made_by(dev.made_by, test.made_by)
@@ -180,7 +180,7 @@ class _Run:
         finally:
             await embedder.stop()
         origin = self._provenance(files, answers)
-        return await asyncio.to_thread(self._experiments, dev, test, origin, files, compared)
+        return await asyncio.to_thread(self._experiments, dev, test, vectors, origin, files, compared)
 
     def _stage(self, name: str, total: int) -> Callable[[int], None]:
         """Show a new progress bar and return the function that advances it."""
@@ -251,8 +251,10 @@ class _Run:
 
     async def _materials(
         self, name: str, rows: list[DevRow], num_samples: int, kernels: Mapping[Kernel, Sequence[Floats]]
-    ) -> list[DevSet]:
-        """Return the rows as vectors under each kernel. kernels: with an LLM's comparisons, if it compares.
+    ) -> tuple[list[DevSet], dict[str, NDArray[np.float32]]]:
+        """Return the rows under each kernel, and the vector (d,) of each text that the kernels embed.
+
+        kernels: with an LLM's comparisons, if it compares.
 
         The kernels must take embeddings of the same texts.
         """
@@ -267,13 +269,14 @@ class _Run:
         vectors = np.concatenate([chunk.vectors for chunk in chunks])
         place = {text: i for i, text in enumerate(texts)}
         made_by, dimension = chunks[0].made_by, embedder.identity.dimension
-        return [
+        materials = [
             replace(
                 assemble(rows, num_samples, vectors, place, dimension, kernel, same),
                 made_by=replace(made_by, kernel=kernel),
             )
             for kernel, same in kernels.items()
         ]
+        return materials, dict(zip(texts, vectors, strict=True))
 
     async def _kernels(self, files: Mapping[str, list[DevRow]], num_samples: int) -> dict[str, Any]:
         """Return the kernel of facts beside the kernel by which the LLM compares answers."""
@@ -287,7 +290,7 @@ class _Run:
         if not kept.model:
             raise LLMError("The LLM has compared no answers: it refuses, or replies with neither Yes nor No.")
         pairs = {
-            name: await self._materials(name, rows, num_samples, {FACTS: (), "llm": same[name]})
+            name: (await self._materials(name, rows, num_samples, {FACTS: (), "llm": same[name]}))[0]
             for name, rows in files.items()
         }
         questions = sum(len(rows) for rows in files.values())
@@ -330,12 +333,15 @@ class _Run:
         self,
         dev: DevSet,
         test: DevSet,
+        vectors: dict[str, NDArray[np.float32]],
         origin: dict[str, Any],
         files: dict[str, EvaluationFile],
         compared: dict[str, Any] | None,
     ) -> dict[str, Any]:
         plan, split = self._plan, Split(LabelledRows(test))
-        context = Evaluation(Split(LabelledRows(dev)), split, seed=plan.seed, resamples=plan.resamples)
+        context = Evaluation(
+            Split(LabelledRows(dev)), split, vectors, seed=plan.seed, resamples=plan.resamples
+        )
         meanings = None
         if self._parts.entailment is not None:
             advance = self._stage("entailment", len(split))

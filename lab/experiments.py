@@ -3,7 +3,7 @@
 Maps are fitted on dev and judged on test. Figures that a calibration's report has, too, share its code.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cached_property
@@ -54,22 +54,40 @@ FITTED_ON_DEV = "the model of P(correct), if there is one, rests"
 
 
 class Evaluation(TwoFiles):
-    """Maps fitted on `dev` and judged on `test`, also by Algorithm 1."""
+    """Maps fitted on `dev` and judged on `test`, also by Algorithm 1.
 
-    def __init__(self, dev: Split, test: Split, *, seed: int = 0, resamples: Resamples = DEFAULT) -> None:
+    vectors: embedding (d,) of each answer and reference of `test`, by text.
+    """
+
+    def __init__(
+        self,
+        dev: Split,
+        test: Split,
+        vectors: Mapping[str, NDArray[np.floating]],
+        *,
+        seed: int = 0,
+        resamples: Resamples = DEFAULT,
+    ) -> None:
         super().__init__(dev, test, seed=seed, resamples=resamples)
+        self._vectors = vectors
         self.lab_resamples = resamples
         self._diagrams: dict[str, dict[tuple[int, int], dict[str, Any]]] = {}
 
     @cached_property
     def stack(self) -> DensityStack:
         """The density matrices of the answers to the test prompts."""
-        return DensityStack.of([a.vectors for a in self.test.answers], self.test.counts)
+        return self._stack(self.test.texts, self.test.counts)
 
     @cached_property
     def targets(self) -> DensityStack:
         """The density matrices of the references of the test prompts."""
-        return DensityStack.of([a.references for a in self.test.answers])
+        material = self.test.material
+        return self._stack([material.rows[i].right_texts for i in material.full])
+
+    def _stack(
+        self, texts: Sequence[Sequence[str]], counts: Sequence[NDArray[np.int_]] | None = None
+    ) -> DensityStack:
+        return DensityStack.of([[self._vectors[text] for text in of_row] for of_row in texts], counts)
 
     @cached_property
     def cosines(self) -> Floats:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lab.algorithm1 import Clustering
 from lab.density import DensityStack
 from service.report.words import estimate, finite
-from service.spectral.dev_set import Answers, DevSpectra, mean_entropy, overlaps, risk
+from service.spectral.dev_set import DevSpectra, Overlaps, mean_entropy, risk
 from service.spectral.fit import fit_temperature
 from service.spectral.resampling import percentile_interval
 from service.spectral.spectrum import RANK_TOLERANCE, TemperatureMap
@@ -25,7 +25,7 @@ STEP = 5  # between numbers of answers; 1 for fewer than twice as many
 TEMPERATURES = np.geomspace(0.2, 5.0, 41)  # of the constant predictor
 
 
-def convergence(prompts: Sequence[Answers], rng: np.random.Generator) -> list[dict[str, float]]:
+def convergence(prompts: Sequence[Overlaps], rng: np.random.Generator) -> list[dict[str, float]]:
     """Return mean and deviation of raw lambda_max by the number of answers, ascending to m.
 
     prompts: with m answers each. deviation: between random subsets of the answers of one prompt (root of the
@@ -33,8 +33,9 @@ def convergence(prompts: Sequence[Answers], rng: np.random.Generator) -> list[di
     """
     m = prompts[0].index.size
     sizes = [*range(STEP if m >= 2 * STEP else 1, m, STEP if m >= 2 * STEP else 1), m]
-    parts = [overlaps(prompt) for prompt in prompts]
-    values = [[_subset_lambda_max(part.cosines, part.index, size, rng) for size in sizes] for part in parts]
+    values = [
+        [_subset_lambda_max(prompt.cosines, prompt.index, size, rng) for size in sizes] for prompt in prompts
+    ]
     means = np.mean(values, axis=(0, 2))
     deviations = np.sqrt(np.var(values, axis=2).mean(axis=0))
     columns = zip(sizes, means.tolist(), deviations.tolist(), strict=True)

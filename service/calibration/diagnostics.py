@@ -34,7 +34,7 @@ from service.spectral.resampling import (
     Resamples,
     mean_difference,
 )
-from service.spectral.spectrum import CalibrationMap, ServedSpectrum, spectrum
+from service.spectral.spectrum import CalibrationMap, ServedSpectrum, spectrum_from_gram
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int_]
@@ -56,9 +56,9 @@ class Split:
         self.rows, self.material = rows, rows.material
         self.answers = [self.material.answers[i] for i in self.material.full]
         self.texts = [self.material.texts[i] for i in self.material.full]
-        self.counts = [np.bincount(a.index, minlength=len(a.vectors)) for a in self.answers]
+        self.counts = [np.bincount(a.index, minlength=len(a.cosines)) for a in self.answers]
         pairs = zip(self.answers, self.counts, strict=True)
-        self.spectra = [spectrum(a.vectors, c, dimension=self.material.dimension) for a, c in pairs]
+        self.spectra = [spectrum_from_gram(a.cosines, c, self.material.dimension) for a, c in pairs]
         # Only rounding puts values above 1, and diagrams reject those.
         self.c1: Floats = np.clip(rows.dev.alignment[:, 0], 0.0, 1.0)
 

@@ -28,13 +28,11 @@ from service.llm.samples import log_probabilities
 from service.spectral.correctness_model import logit_self_check, sigmoid
 from service.spectral.dev_set import (
     NO_OVERLAP,
-    Answers,
     AnyMap,
     DevSpectra,
     Weighted,
     born_probabilities,
     dominant,
-    overlaps,
     served_entropies,
     served_lambda_max,
     solve,
@@ -125,8 +123,8 @@ class LabelledRows:
         self.groups = material.full_groups
         self._rows: list[DevRow] = [material.rows[i] for i in material.full]
         self._texts = [material.texts[i] for i in material.full]
-        self._overlaps = [overlaps(material.answers[i]) for i in material.full]
-        self._own = [_own(material, int(i)) for i in material.full]
+        self._overlaps = [material.answers[i] for i in material.full]
+        self._own = [material.judged[i] for i in material.full]
         self._totals = [log_probabilities(row.draws) for row in self._rows]
         problems = [weighted(answers) for answers in self._overlaps]
         self.dev = self._solved(problems, self._missing_mass(material.num_samples))
@@ -271,15 +269,9 @@ class LabelledRows:
         places = np.flatnonzero(~np.isnan(self._own_logprobs))
         if self.groups is not None:
             return self._claims_without_samples(places, self.groups[places])
-        problems, judged = list[Weighted](), list[Weighted]()
-        for place in places.tolist():
-            position = int(self.material.full[place])
-            answers, vector = self.material.answers[position], self.material.judged[position]
-            if vector is None:  # the first drawn answer
-                vector = answers.vectors[answers.index[0]]
-            only = overlaps(Answers(vector[None], np.zeros(1, dtype=np.intp), answers.references))
-            problems.append(weighted(only))
-            judged.append(weighted(replace(only, targets=only.cosines)))
+        alone = [self.material.alone[i] for i in self.material.full[places]]
+        problems = [weighted(only) for only in alone]
+        judged = [weighted(replace(only, targets=only.cosines)) for only in alone]
         masses = np.array([missing_mass([logprob], [0]) for logprob in self._own_logprobs[places]])
         right, refused = list[bool](), list[bool]()
         for place in places.tolist():
@@ -388,12 +380,6 @@ def _source_of(has_answer: Sequence[bool], other: JudgedTexts) -> JudgedTexts:
     if 0 < sum(has_answer) < len(has_answer):
         return "mixed"
     return "given" if any(has_answer) else other
-
-
-def _own(material: DevSet, position: int) -> Floats | None:
-    """Return the cosines (1, k) of the row's own text with its distinct answers; None without a text."""
-    vector, answers = material.judged[position], material.answers[position]
-    return None if vector is None else overlaps(Answers(answers.vectors, answers.index, vector[None])).targets
 
 
 def _verdict(row: DevRow, text: str) -> Verdict:

@@ -1,4 +1,4 @@
-"""The input of a fit: the usable rows, or their claims, with their answers as vectors."""
+"""The input of a fit: the usable rows, or their claims, with the kernels of their texts."""
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -10,14 +10,7 @@ from numpy.typing import NDArray
 from service.calibration.calibration import Unit
 from service.calibration.rows import MIN_USABLE_ROWS, ClaimIn, DevRow
 from service.claims.facts import beyond, words
-from service.claims.kernel import (
-    compared_texts,
-    kernel_matrix,
-    read_texts,
-    realize,
-    realize_first,
-    with_comparison,
-)
+from service.claims.kernel import compared_texts, kernel_of
 from service.claims.matching import MatchedClaim, Matcher
 from service.claims.refusals import is_refusal
 from service.claims.segments import claims
@@ -25,7 +18,7 @@ from service.embedding.port import PAPER, EmbedderIdentity, Kernel
 from service.errors import Conflict, InvalidDevData, LLMError
 from service.llm.samples import distinct, usable
 from service.spectral.conformal import ConformalReference
-from service.spectral.dev_set import Answers
+from service.spectral.dev_set import Overlaps
 
 Floats = NDArray[np.float64]
 Vectors = Mapping[str, NDArray[np.float32]]  # (d,) of each text
@@ -42,24 +35,26 @@ MAX_REFERENCE = 1000  # rows; every score is compared with all of them
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DevSet:
-    """The usable rows as vectors, with at most `num_samples` answers each.
+    """The usable rows, with at most `num_samples` answers each.
 
-    answers: one per row; full: positions of the rows that have `num_samples` answers; texts: the distinct
-    answers of each row, in the order of its vectors; rows: as stored, answers cut to `num_samples`.
-    dimension: d of the embedder. judged: by row, the vector (d,) of the `answer` that the verdict is about,
-    None for rows without one. made_by: the embedder of every vector, if known. questions: by row, the vector
-    (d,) of the question, None for rows without its text; empty if the questions were not embedded. groups:
-    (n,), rows that are resampled, held out and counted together, such as the claims of one answer; None: each
-    row by itself.
+    answers: one per row, with its references; full: positions of the rows that have `num_samples` answers;
+    texts: the k distinct answers of each row, in the order of `answers`; rows: as stored, answers cut to
+    `num_samples`. dimension: d of the embedder. judged: by row, the kernel (1, k) of the `answer` that the
+    verdict is about, None for rows without one. alone: by row, the text that is judged without drawn answers,
+    as the only answer; empty for claims. made_by: the embedder of every vector, if known. questions: by row,
+    the vector (d,) of the question, None for rows without its text; empty if the questions were not embedded.
+    groups: (n,), rows that are resampled, held out and counted together, such as the claims of one answer;
+    None: each row by itself.
     """
 
     rows: Sequence[DevRow]
-    answers: Sequence[Answers]
+    answers: Sequence[Overlaps]
     texts: Sequence[Sequence[str]]
     full: NDArray[np.int_]
     num_samples: int
     dimension: int
-    judged: Sequence[NDArray[np.floating] | None]
+    judged: Sequence[Floats | None]
+    alone: Sequence[Overlaps] = ()
     made_by: EmbedderIdentity | None = None
     questions: Sequence[NDArray[np.float32] | None] = ()
     groups: NDArray[np.int_] | None = None
@@ -78,6 +73,7 @@ class DevSet:
             answers=[self.answers[i] for i in positions],
             texts=[self.texts[i] for i in positions],
             judged=[self.judged[i] for i in positions],
+            alone=[self.alone[i] for i in positions],
             questions=[self.questions[i] for i in positions] if self.questions else (),
             full=np.flatnonzero(full),
         )
@@ -224,36 +220,26 @@ def assemble(
     kernel: Kernel = PAPER,
     same: Sequence[Floats] = (),
 ) -> DevSet:
-    """Return the rows as vectors. place: the row of each text in `vectors`.
+    """Return the rows with the kernels of their texts. place: the row of each text in `vectors`.
 
     same: by row, an LLM's comparisons of its `texts_of`, (k, k); empty if no LLM compares them.
     """
-    answers, texts = [], []
-    judged: list[NDArray[np.floating] | None] = []
+    answers, texts, alone = list[Overlaps](), list[list[str]](), list[Overlaps]()
+    judged = list[Floats | None]()
     for i, row in enumerate(rows):
         outcomes, index = distinct([draw.text for draw in row.draws])
-        known, count = texts_of(row), len(outcomes)
-        own: NDArray[np.floating]
-        others: NDArray[np.floating]
-        if kernel == PAPER:
-            own, others = (
-                _rows_at(vectors, [place[text] for text in part]) for part in (known[:count], known[count:])
-            )
-        else:
-            question = row.question or ""
-            compared = compared_texts(known, question, kernel)
-            embeddings = _rows_at(vectors, [place[text] for text in compared])
-            of_row = kernel_matrix(read_texts(known, compared, question, count), embeddings)
-            if same:
-                space = realize_first(with_comparison(of_row, same[i]), count).astype(np.float32)
-            else:
-                space = realize(of_row).astype(np.float32)
-            own, others = space[:count], space[count:]
-        answers.append(Answers(own, index, others[: len(row.right_texts)]))
+        known, count, question = texts_of(row), len(outcomes), row.question or ""
+        compared = compared_texts(known, question, kernel)
+        embeddings = vectors[[place[text] for text in compared]]
+        of_row = kernel_of(known, compared, embeddings, kernel, question, count, same[i] if same else None)
+        references = range(count, count + len(row.right_texts))
+        only = int(index[0]) if row.answer is None else len(known) - 1
+        answers.append(Overlaps.of(of_row, range(count), references, index))
         texts.append(outcomes)
-        judged.append(None if row.answer is None else others[-1])
+        judged.append(None if row.answer is None else of_row[-1:, :count])
+        alone.append(Overlaps.of(of_row, [only], references, np.zeros(1, dtype=np.intp)))
     full = np.flatnonzero([len(row.draws) == num_samples for row in rows])
-    return DevSet(rows, answers, texts, full, num_samples, dimension, judged)
+    return DevSet(rows, answers, texts, full, num_samples, dimension, judged, alone)
 
 
 def conformal_reference(material: DevSet, rng: np.random.Generator) -> ConformalReference:
@@ -273,18 +259,6 @@ def conformal_reference(material: DevSet, rng: np.random.Generator) -> Conformal
     answers = [] if material.full_groups is not None else [material.rows[i].answer for i in chosen.tolist()]
     judged = [len(words(text)) for text in answers if text is not None]
     return ConformalReference(questions, np.array(lengths, dtype=np.int32), np.array(judged, dtype=np.int32))
-
-
-def _rows_at(vectors: NDArray[np.float32], places: Sequence[int]) -> NDArray[np.float32]:
-    """Return the vectors at the given places, (n, d); a view if the places are consecutive.
-
-    Texts that appear first in one prompt have consecutive places. If all answers differ, copies would double
-    the memory of a job.
-    """
-    first = places[0]
-    if places == list(range(first, first + len(places))):
-        return vectors[first : first + len(places)]
-    return vectors[places]
 
 
 # Claims as rows of their own (**ours**, method, section 13). The reference of a claim is the nearest sentence
@@ -330,7 +304,7 @@ def claim_material(
     dimension: int,
 ) -> DevSet:
     """Return each claim as a row with its own verdict; the claims of a row form a group."""
-    made = list[tuple[DevRow, Answers, Floats]]()
+    made = list[tuple[DevRow, Overlaps, Floats]]()
     groups = list[int]()
     for group, (row, of_row) in enumerate(zip(rows, sentences, strict=True)):
         answers = _answers(row, claim_matcher(row, of_row, vectors).matches())
@@ -368,12 +342,10 @@ def claim_matcher(row: DevRow, sentences: Sentences, vectors: Vectors) -> Matche
     )
 
 
-def _answers(row: DevRow, matched: Iterable[MatchedClaim]) -> Iterator[tuple[Answers, Floats]]:
-    """Yield, for each claim, the matched answers with its reference, and the vector (k,) of the claim."""
+def _answers(row: DevRow, matched: Iterable[MatchedClaim]) -> Iterator[tuple[Overlaps, Floats]]:
+    """Yield, for each claim, the matched answers with its reference, and the kernel (1, k) of the claim."""
     for claim, match in zip(row.claims, matched, strict=True):
-        size, k = len(match.kernel), match.num_outcomes
-        # Another coordinate for an outcome that no drawn answer has.
-        vectors = np.concatenate([realize(match.kernel), np.zeros((size, 1))], axis=1)
-        own = vectors[k] if claim.correct else np.eye(size + 1)[-1]
-        reference = vectors[-1] if match.has_reference else own
-        yield Answers(vectors[:k], match.index, reference[None]), vectors[k]
+        kernel, k = match.kernel, match.num_outcomes
+        own = [k] if claim.correct else []
+        references = [len(kernel) - 1] if match.has_reference else own
+        yield Overlaps.of(kernel, range(k), references, match.index), kernel[k : k + 1, :k]

@@ -9,7 +9,7 @@ of Italy is Rome." than "It is Rome." is. The kernel of two answers is a product
 - `NEGATION` if exactly one of them is negated.
 
 Each factor is a kernel with K(a, a) = 1, so their product is a kernel too (Schur, 1911), and the theory of
-density matrices applies. `kernel_vectors` returns unit vectors that realize it.
+density matrices applies.
 """
 
 import re
@@ -122,9 +122,29 @@ def with_comparison(facts: Floats, same: Floats, weight: float = LLM_WEIGHT) -> 
     return (1 - weight) * facts + weight * np.where(np.isnan(same), facts, same)
 
 
-def kernel_vectors(reading: Reading, embeddings: ArrayLike) -> Floats:
-    """Return a unit vector for each text, (n, n), with the kernel as their products. embeddings: (n, d)."""
-    return realize(kernel_matrix(reading, embeddings))
+def kernel_of(
+    texts: Sequence[str],
+    compared: Sequence[str],
+    embeddings: ArrayLike,
+    kernel: Kernel,
+    question: str = "",
+    num_drawn: int | None = None,
+    same: Floats | None = None,
+) -> Floats:
+    """Return the kernel (n, n) of texts that answer a question, for a score or a calibration.
+
+    compared: the `compared_texts`. embeddings: (n, d), of each of these. num_drawn: number of drawn texts,
+    which come first (None: all). same: P(same) of each pair (n, n) by an LLM, NaN if unknown.
+    """
+    if kernel == PAPER:
+        rows = unit_rows(embeddings)
+        return rows @ rows.T
+    count = len(texts) if num_drawn is None else num_drawn
+    by_facts = kernel_matrix(read_texts(texts, compared, question, count), embeddings)
+    if same is None:
+        return by_facts
+    realized = realize_first(with_comparison(by_facts, same), count)  # P(same) need not be a kernel
+    return realized @ realized.T
 
 
 def _fact_cosines(facts_of_texts: Sequence[Mapping[str, float]]) -> Floats:

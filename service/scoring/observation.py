@@ -5,15 +5,13 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from service.claims.kernel import kernel_matrix, read_texts, realize_first, with_comparison
 from service.claims.refusals import essence, is_refusal
-from service.embedding.port import PAPER, Kernel
 from service.llm.samples import Draw, log_probabilities, with_candidate
 from service.scoring.score import Evidence, ScoreWarning, warning
 from service.spectral.evidence import mean_log_probability, missing_mass
-from service.spectral.spectrum import Spectrum, spectrum_from_gram, unit_rows
+from service.spectral.spectrum import Spectrum, spectrum_from_gram
 
 Floats = NDArray[np.float64]
 EQUAL = 1 - 1e-6  # kernel of two texts that the embedder cannot distinguish
@@ -51,31 +49,6 @@ class Observation:
         """Return the kernel (k,) of a text, or the candidate, with each distinct answer."""
         place = self.texts.index(text) if text in self.texts else -1
         return self.kernel[place, : len(self.texts)]
-
-
-def kernel_of(
-    texts: Sequence[str],
-    compared: Sequence[str],
-    embeddings: ArrayLike,
-    kernel: Kernel,
-    question: str = "",
-    num_drawn: int | None = None,
-    same: Floats | None = None,
-) -> Floats:
-    """Return the kernel (n, n) of texts that answer a question.
-
-    compared: the result of `compared_texts`. embeddings: (n, d), of each of these. num_drawn: number of drawn
-    texts, which come first (None: all). same: P(same) of each pair (n, n) by an LLM, NaN if unknown.
-    """
-    if kernel == PAPER:
-        rows = unit_rows(embeddings)
-        return rows @ rows.T
-    count = len(texts) if num_drawn is None else num_drawn
-    by_facts = kernel_matrix(read_texts(texts, compared, question, count), embeddings)
-    if same is None:
-        return by_facts
-    realized = realize_first(with_comparison(by_facts, same), count)  # P(same) need not be a kernel
-    return realized @ realized.T
 
 
 def observe(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from service.calibration.calibration import Calibration
 from service.calibration.store import SqlCalibrations
 from service.claims.comparison import Compare, Comparer, Comparison, compared_by
-from service.claims.kernel import compared_texts
+from service.claims.kernel import compared_texts, kernel_of
 from service.embedding.port import FACTS, Embedded, Embedder, EmbedderIdentity
 from service.errors import (
     DeadlineExceeded,
@@ -39,7 +39,6 @@ from service.scoring.judge import Judgement, judge
 from service.scoring.observation import (
     Observation,
     indistinct_answers,
-    kernel_of,
     observe,
     observe_alone,
 )

@@ -20,7 +20,6 @@ AnyMap = CalibrationMap | EvidenceMap  # an EvidenceMap depends on the missing m
 # For a reference inside the span, 1 - sum c is rounding, not mass; with g = 0 it must not multiply log 0.
 NO_OVERLAP = 1e-12
 STACK_ENTRIES = 2_000_000  # of one stack of matrices: 16 MB
-SYMMETRIC_FROM = 32  # rows
 TIE = 1e-9  # of squared projections, which differ in their last bits
 
 
@@ -83,28 +82,25 @@ class DevSpectra:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Answers:
-    """The answers to one prompt and its references.
-
-    vectors: (k, d) of the distinct answers. index: (m,), the distinct answer of each draw. references: (t,
-    d); without any, the right answer is an outcome that no answer has.
-    """
-
-    vectors: NDArray[np.floating]
-    index: NDArray[np.int_]
-    references: NDArray[np.floating]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Overlaps:
-    """Products of one prompt's vectors, sufficient for the spectra of any subset of its answers.
+    """The answers to one prompt and its references, sufficient for the spectra of any subset of its answers.
 
-    cosines: (k, k) of the distinct answers. targets: (t, k), <y_j, e_a> / sqrt(t). index: (m,) as in Answers.
+    cosines: (k, k) of the distinct answers. targets: (t, k), <y_j, e_a> / sqrt(t), so that a sum of squares
+    over the references is a mean. Without references, the right answer is an outcome that no answer has.
+    index: (m,), the distinct answer of each draw.
     """
 
     cosines: Floats
     targets: Floats
     index: NDArray[np.int_]
+
+    @classmethod
+    def of(
+        cls, kernel: Floats, answers: Sequence[int], references: Sequence[int], index: NDArray[np.int_]
+    ) -> "Overlaps":
+        """Return the overlaps from a kernel (n, n) and the places of answers and references in it."""
+        scale = math.sqrt(max(len(references), 1))
+        return cls(kernel[np.ix_(answers, answers)], kernel[np.ix_(references, answers)] / scale, index)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,44 +125,6 @@ class Weighted:
     def targets(self) -> Floats:
         """Scaled reference cosines (t, k)."""
         return self.overlaps.targets[:, self.present]
-
-
-def _dots(rows: Floats, size: int) -> tuple[Floats, Floats]:
-    """Return the products of the first `size` rows with all rows, (size, n), and squared lengths (n,)."""
-    if size > SYMMETRIC_FROM:  # a product with the own transpose costs half, but has overhead
-        dots = rows @ rows.T
-        return dots[:size], dots.diagonal().copy()
-    return rows[:size] @ rows.T, np.einsum("nd,nd->n", rows, rows)
-
-
-def overlaps(answers: Answers) -> Overlaps:
-    """Return the overlaps of one prompt in float64; rows need not be of length 1.
-
-    Raises ValueError for zero or non-finite rows, no answers, or an index out of range.
-    """
-    vectors, targets = np.asarray(answers.vectors), np.asarray(answers.references)
-    index = np.asarray(answers.index)
-    size, references = len(vectors), len(targets)
-    if size == 0 or index.size == 0:
-        raise ValueError("a prompt needs at least one answer")
-    if index.dtype.kind not in "iu" or index.min() < 0 or index.max() >= size:
-        raise ValueError("index points outside the distinct answers")
-    if vectors.ndim != 2 or targets.shape != (references, vectors.shape[1]):
-        raise ValueError("answers and references must be rows of one dimension")
-    # Assignment copies and widens float32 rows in one step; concatenation would copy twice.
-    rows = np.empty((size + references, vectors.shape[1]))
-    rows[:size], rows[size:] = vectors, targets
-    # Infinities and NaN are rejected just below; numpy's warnings would be redundant.
-    with np.errstate(invalid="ignore", over="ignore"):
-        cosines, squares = _dots(rows, size)
-    if not (squares.min() > 0 and squares.max() < np.inf):  # also false for NaN
-        raise ValueError("vectors hold a zero row or values that are not finite")
-    # Dividing the few products by the lengths is cheaper than scaling the long rows.
-    scale = 1 / np.sqrt(squares)
-    cosines *= scale
-    cosines *= scale[:size, None]
-    # With 1 / sqrt(t), a sum of squares over the references is a mean, as in Y.
-    return Overlaps(cosines[:, :size], cosines[:, size:].T / math.sqrt(max(references, 1)), index)
 
 
 def weighted(prompt: Overlaps, draws: NDArray[np.int_] | None = None) -> Weighted:
@@ -226,11 +184,6 @@ def solve(problems: Sequence[Weighted], dimension: int, *, tolerance: float = RA
     outside = np.clip(1.0 - c.sum(axis=1), 0.0, 1.0)
     # Copied, because views would keep the wider tables alive.
     return DevSpectra(values[:, :used].copy(), c[:, :used].copy(), outside, rank, dimension)
-
-
-def dev_set(answers: Iterable[Answers], dimension: int, *, tolerance: float = RANK_TOLERANCE) -> DevSpectra:
-    """Return the dev set of all draws of each prompt. An iterator is read once; its vectors are not kept."""
-    return solve([weighted(overlaps(prompt)) for prompt in answers], dimension, tolerance=tolerance)
 
 
 def dominant(problems: Sequence[Weighted]) -> NDArray[np.int_]:
@@ -305,8 +258,8 @@ def served_lambda_max(map_: AnyMap, dev: DevSpectra) -> Floats:
 def born_probabilities(map_: AnyMap, candidates: DevSpectra) -> Floats:
     """Return p(y) (n,) in [0, lambda_max] for one text per prompt, under the served spectra.
 
-    candidates: a `dev_set` with the embedding of each text in place of the references. p is linear in the
-    target, so several texts give their mean.
+    candidates: solved with each text in place of the references. p is linear in the target, so several texts
+    give their mean.
     """
     log_p, log_q = candidates.log_served(map_)
     inside, outside = _parts(candidates)

@@ -447,14 +447,3 @@ def born_probability(spectrum: Spectrum, served: ServedSpectrum, cosines: ArrayL
     top = int(inside.argmax())
     mode = top if is_supported(inside[top], outside) else None
     return BornProbability(min(mean, served.lambda_max), mode, inside, outside)
-
-
-def born_probability_of(
-    spectrum: Spectrum, served: ServedSpectrum, vectors: ArrayLike, text: ArrayLike
-) -> BornProbability:
-    """Return p(y) for a text's embedding (d,), from the vectors (k, d) of the answers.
-
-    Rows need not be of length 1. Raises ValueError for a zero or non-finite row or another dimension.
-    """
-    [cosines] = unit_rows(np.atleast_2d(text)) @ unit_rows(vectors).T
-    return born_probability(spectrum, served, cosines)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from lab.maps import served_figures
@@ -40,10 +41,21 @@ def stored(number: int, row: dict[str, Any], *, tells: bool) -> DevRow:
     return replace(made, draws=draws, complete=True)
 
 
-def split(recorded: dict[str, Any], part: slice, *, tells: bool = False) -> Split:
+def places(recorded: dict[str, Any]) -> dict[str, int]:
+    """Return the place of each text in the recorded vectors."""
     place: dict[str, int] = {}
     for row, samples, reference in zip(recorded["rows"], recorded["S"], recorded["Y"], strict=True):
         place |= dict(zip(row["samples"], samples.tolist(), strict=True)) | {row["reference"]: int(reference)}
+    return place
+
+
+def vectors(recorded: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Return the recorded vector of each text."""
+    return {text: recorded["emb"][at] for text, at in places(recorded).items()}
+
+
+def split(recorded: dict[str, Any], part: slice, *, tells: bool = False) -> Split:
+    place = places(recorded)
     numbered = list(enumerate(recorded["rows"], start=1))[part]
     rows = [stored(i, row, tells=tells) for i, row in numbered]
     return Split(LabelledRows(assemble(rows, 20, recorded["emb"], place, 768)))

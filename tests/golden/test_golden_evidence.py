@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from lab.text_scores import correct_by_rouge_l
-from service.spectral.dev_set import Answers, AnyMap, DevSpectra, dev_set, risk, served_lambda_max
+from lab.vectors import Answers, dev_set
+from service.spectral.dev_set import AnyMap, DevSpectra, risk, served_lambda_max
 from service.spectral.evidence import missing_mass
 from service.spectral.fit import (
     DepolarizedFit,

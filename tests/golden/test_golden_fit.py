@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.spectral.dev_set import Answers, DevSpectra, dev_set, mean_entropy, risk, served_lambda_max
+from lab.vectors import Answers, dev_set
+from service.spectral.dev_set import DevSpectra, mean_entropy, risk, served_lambda_max
 from service.spectral.fit import fit_depolarized, fit_temperature
 from service.spectral.spectrum import DepolarizedMap, Identity, spectrum
 from tests.support.alignment import reference_alignment

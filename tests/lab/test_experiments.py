@@ -13,13 +13,13 @@ from service.calibration.labels import LabelledRows
 from service.report.report import fits_part
 from tests.support.pages import svgs
 from tests.support.reports import FEW, origin, small_material, small_report
-from tests.support.worlds import rows, split
+from tests.support.worlds import rows, split, vectors
 
 TEST_ROWS = rows(45, seed=2)
 
 
 def context(dev, test):
-    return Evaluation(dev, test, resamples=FEW)
+    return Evaluation(dev, test, vectors(test), resamples=FEW)
 
 
 def evaluated(dataset):

@@ -12,7 +12,7 @@ from lab.density import DensityStack, calibration_error, frobenius_cosines
 from lab.experiments import Evaluation
 from service.spectral.spectrum import Identity
 from tests.golden.test_golden_diagnostics import Recorded, largest
-from tests.golden.test_golden_evaluation import SERVED, split
+from tests.golden.test_golden_evaluation import SERVED, split, vectors
 from tests.lab.worlds import null_band
 from tests.support.reports import FEW
 
@@ -91,7 +91,8 @@ def test_cal_s_falls_from_raw_to_the_paper_to_ours(matrices):
 
 def test_evaluation_has_these_figures(recorded, golden):
     """Its maps are fitted, not recorded."""
-    bench = Evaluation(split(recorded, slice(0, 150)), split(recorded, slice(150, 400)), resamples=FEW)
+    dev, test = split(recorded, slice(0, 150)), split(recorded, slice(150, 400))
+    bench = Evaluation(dev, test, vectors(recorded), resamples=FEW)
     for name, path in SERVED.items():
         figures = reduce(getitem, path, golden)
         for clusters, ece in ((5, "algorithm1_ece_B8_C5"), (1, "naive_ece_B8")):

@@ -11,15 +11,15 @@ from lab.density import DensityStack, frobenius_cosines
 from lab.experiments import GRID, Evaluation, similarities
 from lab.figures import figures, tables
 from lab.paper import constant_predictor, convergence, mean_cosine, similarity
-from service.spectral.dev_set import Answers
+from lab.vectors import Answers, overlaps
 from tests.support.reports import FEW, evaluation_results
-from tests.support.worlds import rows, split
+from tests.support.worlds import rows, split, vectors
 
 
 def prompt(index, seed=0):
     """Return a prompt whose answers are orthogonal."""
     vectors = np.eye(max(index) + 1)
-    return Answers(vectors, np.array(index), vectors[:1])
+    return overlaps(Answers(vectors, np.array(index), vectors[:1]))
 
 
 def test_lambda_max_of_few_orthogonal_answers_is_too_large():
@@ -64,7 +64,8 @@ def test_similarity_within_clusters_and_bins():
 
 def test_too_many_prompts_have_no_similarity(monkeypatch):
     monkeypatch.setattr(experiments, "MAX_COSINES", 11)
-    assert similarities(Evaluation(split(rows(40)), split(rows(12, seed=2)), resamples=FEW)) is None
+    test = split(rows(12, seed=2))
+    assert similarities(Evaluation(split(rows(40)), test, vectors(test), resamples=FEW)) is None
 
 
 def test_every_setting_of_algorithm_1_is_in_the_results():

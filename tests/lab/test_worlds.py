@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lab.density import DensityStack
-from service.spectral.dev_set import Answers, dev_set
+from lab.vectors import Answers, dev_set
 from service.spectral.fit import fit_temperature
 from service.spectral.reliability import label_band, reliability_diagram
 from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap, spectrum

@@ -10,6 +10,7 @@ import numpy as np
 
 from lab.experiments import Evaluation, make_results
 from lab.resampling import Resamples
+from lab.vectors import Answers, overlaps
 from service.calibration.calibration import Calibration, Fingerprint, service_fingerprint
 from service.calibration.diagnostics import CrossValidated
 from service.calibration.fitting import Fitted, fit_all
@@ -22,7 +23,6 @@ from service.jobs.model import JobOptions
 from service.llm.prompt import LLMIdentity, Sampling
 from service.llm.samples import Draw
 from service.report.report import make_report
-from service.spectral.dev_set import Answers
 from tests.support import decisions, evidence, worlds
 from tests.support.decisions import TARGET
 
@@ -118,7 +118,7 @@ def _small_report(with_active: bool) -> dict[str, Any]:
 @cache
 def _evaluation() -> dict[str, Any]:
     dev, test = (worlds.split(worlds.rows(count, seed=seed)) for count, seed in ((40, 1), (45, 2)))
-    return make_results(Evaluation(dev, test, resamples=FEW), (40, 45), origin())
+    return make_results(Evaluation(dev, test, worlds.vectors(test), resamples=FEW), (40, 45), origin())
 
 
 def origin() -> dict[str, Any]:
@@ -148,7 +148,7 @@ def small_material() -> DevSet:
         shares[leading] += 0.5
         drawn, reference = rng.choice(MEANINGS, SAMPLES, p=shares), rng.choice(MEANINGS, p=shares)
         distinct, index = np.unique(drawn, return_inverse=True)
-        answers.append(Answers(_unit(axes[distinct], rng), index, _unit(axes[[reference]], rng)))
+        answers.append(overlaps(Answers(_unit(axes[distinct], rng), index, _unit(axes[[reference]], rng))))
         texts.append([f"meaning {k}" for k in distinct])
         rows.append(_row(i, drawn, f"meaning {reference}", bool(reference == leading)))
     return DevSet(rows, answers, texts, np.arange(ROWS), SAMPLES, DIMENSION, [None] * ROWS)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +56,12 @@ def split(made: Sequence[dict], dimension: int = 24, *, tells: bool = True) -> S
     vectors = np.stack([vector(text, dimension) for text in texts])
     place = {text: i for i, text in enumerate(texts)}
     return Split(LabelledRows(assemble(kept, len(made[0]["samples"]), vectors, place, dimension)))
+
+
+def vectors(split: Split) -> dict[str, np.ndarray]:
+    """Return the vector of each answer and reference of a split."""
+    texts = [*chain(*split.texts), *chain(*(row.right_texts for row in split.material.rows))]
+    return {text: vector(text, split.material.dimension) for text in texts}
 
 
 def vector(text: str, dimension: int) -> np.ndarray:

@@ -10,11 +10,12 @@ from service.calibration.calibration import answer_features
 from service.calibration.labels import LabelledRows
 from service.calibration.material import DevSet, all_texts, assemble
 from service.calibration.rows import DevRow
+from service.claims.kernel import kernel_of
 from service.embedding.port import PAPER
 from service.llm.samples import Draw, distinct, with_candidate
 from service.scoring.choice import ServedCalibration
 from service.scoring.judge import judge
-from service.scoring.observation import kernel_of, observe, observe_alone
+from service.scoring.observation import observe, observe_alone
 from service.spectral.correctness_model import AGREEMENT, sigmoid
 from service.spectral.evidence import EvidenceMap
 from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap, born_probability, serve

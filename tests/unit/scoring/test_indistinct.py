@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from service.claims.kernel import kernel_of
 from service.embedding.local import SentenceTransformerEmbedder
 from service.embedding.port import PAPER
 from service.llm.samples import Draw
 from service.llm.weights import MINILM, find
-from service.scoring.observation import indistinct_answers, kernel_of, observe
+from service.scoring.observation import indistinct_answers, observe
 from service.scoring.score import Score, ScoreCommand
 from service.scoring.scorer import Scorer
 from tests.support.calibrations import Active

@@ -6,12 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from service.claims.kernel import kernel_of
 from service.embedding.port import PAPER
 from service.errors import DeadlineExceeded
 from service.llm.prompt import GenerationRequest, Template
 from service.llm.samples import Draw, Generation
 from service.scoring.judge import find_modes
-from service.scoring.observation import kernel_of, observe
+from service.scoring.observation import observe
 from service.scoring.score import Mode, ScoreCommand
 from service.scoring.scorer import Scorer
 from service.spectral.spectrum import Spectrum, serve

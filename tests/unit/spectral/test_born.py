@@ -10,7 +10,6 @@ from service.spectral.spectrum import (
     Identity,
     TemperatureMap,
     born_probability,
-    born_probability_of,
     spectrum,
 )
 from tests.unit.spectral.worlds import seeds, unit
@@ -39,7 +38,7 @@ def test_inside_and_outside_of_the_span_by_hand() -> None:
         ([0.6, 0, 0.8, 0], 0.36 * 0.55 + 0.64 * 0.1, None, 0.64),
         ([0.8, 0, 0, 0.6], 0.64 * 0.55 + 0.36 * 0.1, 0, 0.36),
     ):
-        born = born_probability_of(spectrum_, served, vectors, np.array(text, dtype=float))
+        born = born_probability(spectrum_, served, vectors @ text / np.linalg.norm(text))
         assert born.probability == pytest.approx(probability, abs=1e-12)
         assert born.outside == pytest.approx(outside, abs=1e-12)
         assert born.mode == mode
@@ -55,18 +54,15 @@ def test_probability_is_the_quadratic_form_of_the_served_matrix(seed: int, map_:
     u = spectrum_.eigenvectors(vectors)
     matrix = u.T @ np.diag(served.eigenvalues) @ u + served.null_value * (np.eye(12) - u.T @ u)
     y = unit(rng, 1, 12)[0]
-    got = born_probability_of(spectrum_, served, vectors, y)
+    got = born_probability(spectrum_, served, vectors @ y)
     assert got.probability == pytest.approx(y @ matrix @ y, abs=1e-10)
     assert 0 <= got.probability <= served.lambda_max
     assert got.inside.sum() + got.outside == pytest.approx(1.0, abs=1e-12)
 
 
 def test_unusable_texts_are_refused() -> None:
-    vectors = np.eye(3)[:2]
-    spectrum_ = spectrum(vectors)
+    spectrum_ = spectrum(np.eye(3)[:2])
     served = Identity().serve(spectrum_.eigenvalues, 3)
     for cosines in ([0.5], [0.5, np.nan], [[0.5, 0.5]]):
         with pytest.raises(ValueError, match="cosine"):
             born_probability(spectrum_, served, cosines)
-    with pytest.raises(ValueError, match="zero row"):
-        born_probability_of(spectrum_, served, vectors, np.zeros(3))

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from hypothesis import strategies as st
 
-from service.spectral.dev_set import Answers, DevSpectra
+from lab.vectors import Answers
+from service.spectral.dev_set import DevSpectra
 from service.spectral.spectrum import CalibrationMap, Spectrum
 
 seeds = st.integers(0, 2**32 - 1)
