@@ -31,13 +31,14 @@ from benchmarks.processes import ROOT, free_port, running, wait_for
 from benchmarks.recorded_evidence import WEIGHTS, embedded
 from benchmarks.rivals import VENV
 from demo.model import converted_model
+from lab.vectors import spectrum
 from service.claims.facts import beyond
 from service.claims.matching import Matcher
 from service.claims.segments import Segment, claims
 from service.scoring.claims import Outcomes, claim_logprobs, outcomes_of
 from service.spectral.reliability import auroc, resampled_aurocs
 from service.spectral.resampling import ResampleCounts
-from service.spectral.spectrum import Spectrum, born_probability, serve, spectrum
+from service.spectral.spectrum import Spectrum, born_probability, serve
 from tests.support.vllm import ENVIRONMENT, serve_command
 
 TEMPERATURE, MAX_TOKENS, SIZES, RESAMPLES = 0.7, 160, (3, 5, 10), 1000

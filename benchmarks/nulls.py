@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.spectral_worlds import prompts, recorded
-from lab.vectors import Answers, dev_set
+from lab.vectors import Answers, dev_set, spectrum
 from service.spectral.fit import fit
 from service.spectral.reliability import (
     bin_index,
@@ -20,14 +20,7 @@ from service.spectral.reliability import (
     neighbourhoods,
     projection_null,
 )
-from service.spectral.spectrum import (
-    CalibrationMap,
-    DepolarizedMap,
-    Identity,
-    Spectrum,
-    TemperatureMap,
-    spectrum,
-)
+from service.spectral.spectrum import CalibrationMap, DepolarizedMap, Identity, Spectrum, TemperatureMap
 
 FITTED, DRAWS, OFF = 150, 1000, 1.5
 SIZES = (30, 100, 250)

@@ -155,6 +155,11 @@ def null_directions(eigenvectors: Floats, rng: np.random.Generator, count: int =
     return np.asarray(directions / np.linalg.norm(directions, axis=1, keepdims=True))
 
 
+def trace(served: ServedSpectrum) -> float:
+    """Return the sum of all eigenvalues, null values included: 1 up to rounding."""
+    return float(served.eigenvalues.sum() + served.null_count * served.null_value)
+
+
 def draw_reference(
     vectors: Floats, spectrum: Spectrum, served: ServedSpectrum, rng: np.random.Generator, count: int = 1
 ) -> Floats:
@@ -165,8 +170,8 @@ def draw_reference(
     basis = spectrum.combination.T @ vectors
     # The length is 1 up to rounding, which the division by small eigenvalues magnifies.
     basis /= np.linalg.norm(basis, axis=1, keepdims=True)
-    # Times the total, which is 1 up to rounding. The null directions follow the last eigenvalue.
-    drawn = np.searchsorted(np.cumsum(served.eigenvalues), rng.random(count) * served.total, side="right")
+    # The null directions follow the last eigenvalue.
+    drawn = np.searchsorted(np.cumsum(served.eigenvalues), rng.random(count) * trace(served), side="right")
     if served.null_value == 0 or served.null_count == 0:  # rounding at the end of the last interval
         drawn = np.minimum(drawn, len(basis) - 1)
     outside = drawn == len(basis)
@@ -273,7 +278,7 @@ def rescaled_blocks(
         parts[row, 0], parts[row, 1] = signed[0], _unit(np.sqrt(served[i].eigenvalues[1:]) @ signed[1:])
         parts[row, 2] = _outside(basis, served[i], (real[row], real[rng.integers(len(owner))]), rng)
         shares[row] = _in_three(np.square(along))
-    expected = np.stack([_in_three(served[i].eigenvalues / served[i].total) for i in owner])
+    expected = np.stack([_in_three(served[i].eigenvalues / trace(served[i])) for i in owner])
     near = neighbourhoods(expected[:, 0], rng)
     lengths = np.sqrt(rescaled_shares(shares[near], expected))
     for worlds in _block_sizes(num_draws, real.size):

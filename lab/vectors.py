@@ -1,4 +1,4 @@
-"""Overlaps and dev sets from embedding vectors, for experiments without texts.
+"""Spectra, overlaps and dev sets from embedding vectors, for experiments without texts.
 
 Calibrations and scores use the kernel of texts instead (`service.claims.kernel`).
 """
@@ -8,13 +8,35 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from service.spectral.dev_set import DevSpectra, Overlaps, solve, weighted
-from service.spectral.spectrum import RANK_TOLERANCE
+from service.spectral.spectrum import RANK_TOLERANCE, Spectrum, spectrum_from_gram, unit_rows
 
 Floats = NDArray[np.float64]
 SYMMETRIC_FROM = 32  # rows
+
+
+def spectrum(
+    vectors: ArrayLike,
+    weights: ArrayLike | None = None,
+    *,
+    dimension: int | None = None,
+    tolerance: float = RANK_TOLERANCE,
+) -> Spectrum:
+    """Return the spectrum of distinct answers `vectors` (k, d) with weights or counts (k,) (equal for None).
+
+    dimension: d of the space, if it is not the number of columns (an extra coordinate may represent empty
+    answers); raised to the rank if it is lower. Raises ValueError for unusable vectors or weights.
+    """
+    rows = unit_rows(vectors)
+    space = rows.shape[1] if dimension is None else dimension
+    return spectrum_from_gram(rows @ rows.T, weights, space, tolerance=tolerance)
+
+
+def eigenvectors(spectrum: Spectrum, vectors: ArrayLike) -> Floats:
+    """Return the unit eigenvectors of a spectrum as rows, (r, d), from the vectors (k, d) of the answers."""
+    return spectrum.combination.T @ unit_rows(vectors)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

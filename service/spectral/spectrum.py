@@ -51,10 +51,6 @@ class Spectrum:
         """Number of non-zero eigenvalues."""
         return int(self.eigenvalues.size)
 
-    def eigenvectors(self, vectors: ArrayLike) -> Floats:
-        """Return the unit eigenvectors as rows, (r, d), from the vectors (k, d) of the answers."""
-        return self.combination.T @ unit_rows(vectors)
-
 
 def unit_rows(vectors: ArrayLike) -> Floats:
     """Return rows scaled to length 1 in float64, (k, d).
@@ -71,12 +67,6 @@ def unit_rows(vectors: ArrayLike) -> Floats:
     if not squares.all():
         raise ValueError("vectors hold a zero row, which has no direction")
     return np.asarray(rows / np.sqrt(squares)[:, None])
-
-
-def gram(vectors: ArrayLike) -> Floats:
-    """Return the cosines <e_a, e_b> of the rows, (k, k); rows are scaled to length 1 first."""
-    rows = unit_rows(vectors)
-    return rows @ rows.T
 
 
 def shares(weights: ArrayLike | None, size: int) -> Floats:
@@ -129,23 +119,6 @@ def spectrum_from_gram(
     return Spectrum(kept / kept.sum(), cosines @ combination, share, combination, max(dimension, rank))
 
 
-def spectrum(
-    vectors: ArrayLike,
-    weights: ArrayLike | None = None,
-    *,
-    dimension: int | None = None,
-    tolerance: float = RANK_TOLERANCE,
-) -> Spectrum:
-    """Return the spectrum of distinct answers `vectors` (k, d) with weights or counts (k,) (equal for None).
-
-    dimension: d of the space, if it is not the number of columns (an extra coordinate may represent empty
-    answers); raised to the rank if it is lower. Raises ValueError for unusable vectors or weights.
-    """
-    rows = unit_rows(vectors)
-    space = rows.shape[1] if dimension is None else dimension
-    return spectrum_from_gram(rows @ rows.T, weights, space, tolerance=tolerance)
-
-
 def alignment(spectrum: Spectrum, cosines: ArrayLike) -> tuple[Floats, float]:
     """Return (c, outside) for reference cosines <y_j, e_a>, shape (t, k).
 
@@ -176,11 +149,6 @@ class ServedSpectrum:
     def lambda_max(self) -> float:
         """The largest eigenvalue, in (0, 1]. Higher = more certain."""
         return float(self.eigenvalues[0])
-
-    @property
-    def total(self) -> float:
-        """The trace, null values included: 1 up to rounding."""
-        return float(self.eigenvalues.sum() + self.null_count * self.null_value)
 
     @property
     def entropy(self) -> float:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from lab.text_scores import correct_by_rouge_l
+from lab.vectors import spectrum
 from service.spectral.reliability import (
     auroc,
     bin_index,
@@ -17,7 +18,7 @@ from service.spectral.reliability import (
     projection_null,
     reliability_diagram,
 )
-from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap, spectrum
+from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap
 from tests.support.alignment import reference_alignment
 
 NAME = "triviaqa_test_smollm2_m20"

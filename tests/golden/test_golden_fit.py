@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lab.vectors import Answers, dev_set
+from lab.vectors import Answers, dev_set, spectrum
 from service.spectral.dev_set import DevSpectra, mean_entropy, risk, served_lambda_max
 from service.spectral.fit import fit_depolarized, fit_temperature
-from service.spectral.spectrum import DepolarizedMap, Identity, spectrum
+from service.spectral.spectrum import DepolarizedMap, Identity
 from tests.support.alignment import reference_alignment
 
 pytestmark = pytest.mark.shared

@@ -10,10 +10,10 @@ import httpx2 as httpx
 import numpy as np
 import pytest
 
+from lab.vectors import spectrum
 from service.app import create_app
 from service.settings import Settings
 from service.spectral.reliability import reliability_diagram
-from service.spectral.spectrum import spectrum
 from tests.support.alignment import reference_alignment
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.following import followed

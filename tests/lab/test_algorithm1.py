@@ -12,7 +12,8 @@ from lab.algorithm1 import (
     nulls,
 )
 from lab.density import DensityStack
-from service.spectral.spectrum import DepolarizedMap, spectrum
+from lab.vectors import eigenvectors, spectrum
+from service.spectral.spectrum import DepolarizedMap
 
 D = 24
 
@@ -116,7 +117,7 @@ def cone_world(map_, seed, size=160):
     axis = rng.standard_normal(D)
     references = []
     for i, (spectrum_, values) in enumerate(zip(spectra, served, strict=True)):
-        basis = spectrum_.eigenvectors(stack.vectors[stack.rows(i)])
+        basis = eigenvectors(spectrum_, stack.vectors[stack.rows(i)])
         rest = axis + 0.1 * rng.standard_normal(D)
         rest -= (basis @ rest) @ basis
         expected = np.append(values.eigenvalues, values.null_count * values.null_value)

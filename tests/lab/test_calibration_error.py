@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from lab.density import DensityStack, calibration_error
-from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap, spectrum
+from lab.vectors import eigenvectors, spectrum
+from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap
 
 
 def problem(seed, size, dimension):
@@ -23,7 +24,7 @@ def straight_error(vectors, references, spectra, served, members):
     for i in members:
         unit = references[i] / np.linalg.norm(references[i], axis=1, keepdims=True)
         targets.append(unit.T @ unit / len(unit))
-        basis = spectra[i].eigenvectors(vectors[i])
+        basis = eigenvectors(spectra[i], vectors[i])
         null = np.eye(basis.shape[1]) - basis.T @ basis
         predicted.append((basis.T * served[i].eigenvalues) @ basis + served[i].null_value * null)
     c, p = np.mean(targets, axis=0), np.mean(predicted, axis=0)

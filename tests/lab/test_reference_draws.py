@@ -8,7 +8,8 @@ from lab.algorithm1 import (
     rescaled_blocks,
 )
 from lab.density import DensityStack
-from service.spectral.spectrum import DepolarizedMap, Identity, spectrum
+from lab.vectors import eigenvectors, spectrum
+from service.spectral.spectrum import DepolarizedMap, Identity
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def test_eigenvectors_are_drawn_with_their_probabilities(answers):
     served = DepolarizedMap(1.5, 0.4).serve(raw.eigenvalues, 10)
     drawn = draw_reference(answers, raw, served, rng, 4000)
     assert np.linalg.norm(drawn, axis=1) == pytest.approx(1)
-    squares = np.square(drawn @ raw.eigenvectors(answers).T)
+    squares = np.square(drawn @ eigenvectors(raw, answers).T)
     assert np.isclose(squares, 0, atol=1e-9).sum() + np.isclose(squares, 1, atol=1e-9).sum() == squares.size
     assert squares.mean(axis=0) == pytest.approx(served.eigenvalues, abs=0.03)
     assert 1 - squares.sum(axis=1).mean() == pytest.approx(7 * served.null_value, abs=0.03)
@@ -40,7 +41,7 @@ class Prompts:
             for i in range(size)
         ]
         self.spectra = [spectrum(v, w) for v, w in pairs]
-        self.bases = [s.eigenvectors(v) for s, (v, _) in zip(self.spectra, pairs, strict=True)]
+        self.bases = [eigenvectors(s, v) for s, (v, _) in zip(self.spectra, pairs, strict=True)]
         self.targets = DensityStack.of([rng.standard_normal((1 + i % 2, dimension)) + 2 for i in range(size)])
 
     def served(self, map_):

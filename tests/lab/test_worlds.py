@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from lab.density import DensityStack
-from lab.vectors import Answers, dev_set
+from lab.vectors import Answers, dev_set, spectrum
 from service.spectral.fit import fit_temperature
 from service.spectral.reliability import label_band, reliability_diagram
-from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap, spectrum
+from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap
 from tests.lab.worlds import draw_references
 
 DIMENSION, SAMPLES = 16, 6

@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from lab.vectors import dev_set, overlaps
+from lab.vectors import dev_set, overlaps, spectrum
 from service.spectral.dev_set import solve, weighted
-from service.spectral.spectrum import spectrum
 from tests.unit.spectral.worlds import answers, seeds
 
 

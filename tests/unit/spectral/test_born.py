@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lab.vectors import eigenvectors, spectrum
 from service.spectral.evidence import EvidenceMap
 from service.spectral.spectrum import (
     CalibrationMap,
@@ -10,7 +11,6 @@ from service.spectral.spectrum import (
     Identity,
     TemperatureMap,
     born_probability,
-    spectrum,
 )
 from tests.unit.spectral.worlds import seeds, unit
 
@@ -51,7 +51,7 @@ def test_probability_is_the_quadratic_form_of_the_served_matrix(seed: int, map_:
     vectors = unit(rng, 5, 12)
     spectrum_ = spectrum(vectors, rng.integers(1, 5, 5))
     served = map_.serve(spectrum_.eigenvalues, 12)
-    u = spectrum_.eigenvectors(vectors)
+    u = eigenvectors(spectrum_, vectors)
     matrix = u.T @ np.diag(served.eigenvalues) @ u + served.null_value * (np.eye(12) - u.T @ u)
     y = unit(rng, 1, 12)[0]
     got = born_probability(spectrum_, served, vectors @ y)

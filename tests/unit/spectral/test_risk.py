@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
+from lab.vectors import eigenvectors, spectrum
 from service.spectral.dev_set import mean_entropy, risk
-from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap, spectrum
+from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap
 from tests.support.alignment import reference_alignment
 from tests.unit.spectral.worlds import pack, unit
 
@@ -20,7 +21,7 @@ def test_risk_and_entropy_equal_the_full_matrices(map_: TemperatureMap | Depolar
     spectrum_ = spectrum(vectors, [3, 1, 1, 2])
     dev = pack([spectrum_], [reference_alignment(spectrum_, vectors, references)], 9)
     served = map_.fitted(spectrum_.eigenvalues, 9)
-    u = spectrum_.eigenvectors(vectors)
+    u = eigenvectors(spectrum_, vectors)
     operator = served.null_value * (np.eye(9) - u.T @ u) + (u.T * served.eigenvalues) @ u
     assert risk(map_, dev) == pytest.approx(dense_risk(operator, references), abs=1e-9)
     values = np.linalg.eigvalsh(operator)
