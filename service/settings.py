@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr, field_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from sqlalchemy import URL
 
 PREFIX = "EIGENCAL_"
 FOR_TESTS = f"{PREFIX}TEST_"
@@ -204,7 +205,8 @@ class Settings(BaseSettings):
 
     def resolved_database_url(self) -> str:
         """Return the database URL, or the URL of the default file if none is set."""
-        return self.database_url or f"sqlite:///{self.data_dir / 'eigencal.db'}"
+        file = URL.create("sqlite", database=str(self.data_dir / "eigencal.db"))  # quotes %, ? and #
+        return self.database_url or file.render_as_string()
 
     def default_max_tokens(self, *, messages: bool) -> int:
         """Return the limit on the tokens of an answer to a request without its own."""

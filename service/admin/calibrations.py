@@ -19,6 +19,7 @@ from service.calibration.calibration import (
     CalibrationRecord,
     Method,
     Origin,
+    promised_number,
 )
 from service.calibration.diagnostics import sizes
 from service.calibration.rows import write_row
@@ -121,8 +122,8 @@ class CalibrationOut(BaseModel):
     )
     promise: PromiseOut | None = Field(
         description="The promise of a decision with the recommended number of answers, for the configured "
-        "target error (0.2 if not set). If it cannot be made: for the lowest error that any number of "
-        "answers can promise. Null if no error can be promised."
+        "target error (0.2 if not set). If it cannot be made: for the lowest error that this number of "
+        "answers, or else any number, can promise. Null if no error can be promised."
     )
     applies_now: bool = Field(
         description="Whether the calibration fits the current set-up: the LLM, its sampling and the "
@@ -354,7 +355,7 @@ def _view(app: Services, record: CalibrationRecord) -> CalibrationOut:
 def _promise(calibration: Calibration, serving: Serving) -> PromiseOut | None:
     """Return the promise of the report's opening: at the target error with the recommended number of answers.
 
-    If it cannot be made: at the lowest error that any number of answers can promise, with the fewest.
+    If it cannot be made: at the lowest error that this number, or else any number, can promise.
     """
     lowest = {
         number: error
@@ -365,10 +366,9 @@ def _promise(calibration: Calibration, serving: Serving) -> PromiseOut | None:
     }
     if not lowest:
         return None
-    number, error = calibration.recommended, serving.target().error
-    if number is None or lowest.get(number, 1.0) > error:
-        number = min(lowest, key=lambda candidate: (lowest[candidate], candidate))
-        error = lowest[number]
+    drawn = calibration.num_samples if calibration.recommended is None else calibration.recommended
+    number = promised_number(lowest, drawn)
+    error = max(serving.target().error, lowest[number])
     made = promise(calibration.selectors[number].counts, error, CONFIDENCE)
     return PromiseOut.model_validate({"num_samples": number, **asdict(made)})
 

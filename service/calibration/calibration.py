@@ -137,11 +137,18 @@ def caller_fingerprint(source_label: str, embedder: EmbedderIdentity) -> Fingerp
 JudgedTexts = Literal["given", "dominant", "first", "mixed"]
 # The meaning of a promise (method, section 11). It is shown with every promise.
 PROMISE_MEANING = (
-    "Of calibrations made like this one, at least the share given as confidence keeps all promised errors at "
-    "once, for one number of answers and questions like the rows. You may therefore choose a target after "
-    "seeing which errors can be promised. If you choose the number of answers in the same way, fewer "
-    "calibrations keep their promises."
+    "Of calibrations made like this one, at least the share given as confidence keeps all promises for one "
+    "number of answers, on questions like the rows. So you may choose the target after you have seen what "
+    "can be promised, but not the number of answers."
 )
+
+
+def promised_number(lowest: Mapping[int, float], drawn: int) -> int:
+    """Return the number of answers whose promise is shown: `drawn` or, if it allows none, the best one.
+
+    lowest: the lowest error that can be promised, by number of answers.
+    """
+    return drawn if drawn in lowest else min(lowest, key=lambda number: (lowest[number], number))
 
 
 @dataclass(frozen=True, slots=True)

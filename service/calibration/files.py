@@ -33,6 +33,7 @@ _BOOLEANS = {
     **dict.fromkeys(("false", "0", "0.0", "no"), False),
 }
 # The names of an index column that pandas writes: none, or this one after a second round.
+_NO_VALUE = re.compile(r"#(?:VALUE!|REF!|NAME\?|DIV/0!|NULL!|NUM!|N/A|SPILL!|CALC!)|nan|NaN|<NA>")
 _INDEX_COLUMN = re.compile(r"|Unnamed: \d+(\.\d+)?")
 
 # A line number and the parsed row, or the RowError from parsing it.
@@ -181,7 +182,14 @@ def _file_rows(file: BinaryIO, limits: UploadLimits) -> Iterator[Raw]:
             "the file with `jq -c '.[]' rows.json`, or in pandas with "
             "`to_json(path, orient='records', lines=True)`"
         )
-    yield from _jsonl_rows(lines) if head.startswith(b"{") else _csv_rows(lines, limits.max_row_bytes)
+    if head.startswith(b"PK\x03\x04"):
+        raise _file_error("the file is a spreadsheet or a ZIP archive; save the sheet as CSV in UTF-8")
+    if head.startswith(b"{"):
+        yield from _jsonl_rows(lines)
+        return
+    # Where the comma is a decimal sign, spreadsheets separate columns by semicolons.
+    delimiter = max(",;\t", key=head.split(b"\n")[0].decode("utf-8", "replace").count)
+    yield from _csv_rows(lines, limits.max_row_bytes, delimiter)
 
 
 def _lines(source: BinaryIO, limits: UploadLimits) -> Iterator[str]:
@@ -209,7 +217,7 @@ def _jsonl_rows(lines: Iterable[str]) -> Iterator[Raw]:
                 yield number, RowError((None, f"{error}; each line must hold a whole row"))
 
 
-def _csv_rows(lines: Iterable[str], max_row_bytes: int) -> Iterator[Raw]:
+def _csv_rows(lines: Iterable[str], max_row_bytes: int, delimiter: str) -> Iterator[Raw]:
     """Yield the first line number of each row, and its fields by name."""
     csv.field_size_limit(max(csv.field_size_limit(), max_row_bytes))  # the limit is global to the process
     size = 0  # bytes of the current record
@@ -223,7 +231,7 @@ def _csv_rows(lines: Iterable[str], max_row_bytes: int) -> Iterator[Raw]:
                 raise _file_error(reason, number)
             yield line
 
-    reader = csv.reader(measured(), strict=True)
+    reader = csv.reader(measured(), delimiter=delimiter, strict=True)
     try:
         header = _check_header(next(filter(None, reader), []))
         begin, size = reader.line_num + 1, 0
@@ -240,7 +248,7 @@ def _check_header(record: list[str]) -> list[str]:
     names = ["" if _INDEX_COLUMN.fullmatch(name.strip()) else name.strip() for name in record]
     fields = [name for name in names if name]
     if unknown := [name for name in fields if name not in ROW_FIELDS]:
-        raise _file_error(f"the header: {unknown_fields(unknown)}; columns must be separated by commas")
+        raise _file_error(f"the header: {unknown_fields(unknown)}")
     if len(set(fields)) < len(fields):
         raise _file_error("the header names a column twice")
     if not {"reference", "claims", "correct"} & set(names) or not {"prompt", "messages"} & set(names):
@@ -268,6 +276,11 @@ def _csv_row(header: list[str], record: list[str]) -> dict[str, Any] | RowError:
 
 
 def _cell(name: str, cell: str) -> object:
+    if _NO_VALUE.fullmatch(cell.strip()):
+        raise ValueError(
+            f"{cell.strip()!r} stands for an error or a missing value; correct it, leave the cell empty, or "
+            "send JSONL if the text is meant"
+        )
     if name in ("samples", "messages", "claims", *LOGPROB_FIELDS):
         try:
             return parse_json(cell)

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 from service import __version__
 from service.errors import BadKey, MissingKey, ScopeRequired
 from service.http.bodies import RequestModel
-from service.http.keys import COOKIE, cookie_key, cookie_of, keys_of
+from service.http.keys import COOKIE, cookie_key, cookie_of, is_foreign, keys_of
 from service.http.pages import redirect
 from service.store.keys import Scope
 
@@ -62,7 +62,13 @@ async def console(request: Request) -> Response:
 
 @router.post("/console/session")
 async def sign_in(request: Request, response: Response, body: SignIn) -> dict[str, str]:
-    """Keep a key in a cookie until the browser ends. Return its scope. Raises BadKey, StoreUnavailable."""
+    """Keep a key in a cookie until the browser ends. Return its scope.
+
+    Raises ScopeRequired for a page of another site, which could sign a person in with its own key; BadKey;
+    StoreUnavailable.
+    """
+    if is_foreign(request):
+        raise ScopeRequired("Sign in from the console's own page (headers Sec-Fetch-Site, Origin and Host).")
     key = body.key.strip()
     scope = await keys_of(request).scope_of(key)
     if scope is None:

@@ -266,19 +266,27 @@ def cookie_of(key: str) -> str:
     return base64.urlsafe_b64encode(key.encode()).decode().rstrip("=")
 
 
+def is_foreign(request: Request) -> bool:
+    """Return True if a browser says that a page of another site asks.
+
+    Browsers name the kind of the asking page in Sec-Fetch-Site, over HTTPS and on loopback. Without this
+    header, the Origin must equal the Host; only callers that are no browser send neither.
+    """
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if site is not None:
+        return site not in ("same-origin", "none")
+    host = request.headers.get("host", "")
+    return origin is not None and origin not in (f"http://{host}", f"https://{host}")
+
+
 def cookie_key(request: Request) -> str:
     """Return the key in the cookie; "" if there is none, or if the request may come from another site.
 
-    Browsers name the kind of the asking page in Sec-Fetch-Site, over HTTPS and on loopback. Without this
-    header, requests that may change something need an Origin that equals the Host.
+    Requests that may change something need the header Sec-Fetch-Site, or an Origin that equals the Host.
     """
     reads = request.method in ("GET", "HEAD")
-    site, host = request.headers.get("sec-fetch-site"), request.headers.get("host", "")
-    if site is None:
-        is_ours = reads or request.headers.get("origin") in (f"http://{host}", f"https://{host}")
-    else:
-        is_ours = site == "same-origin" or (site == "none" and reads)
-    if not is_ours:
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if is_foreign(request) or not (reads or site == "same-origin" or (site is None and origin)):
         return ""
     try:
         return base64.urlsafe_b64decode(request.cookies.get(COOKIE, "") + "==").decode("latin-1")

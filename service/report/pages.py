@@ -61,7 +61,6 @@ def render(report: Part) -> str:
         "eps": calibration["eps"],
         "fingerprint": words.fingerprint_rows(calibration["fingerprint"]),
         "state": _state(report),
-        "parameters": report.get("evidence_parameters") or report["parameters"],
         "decided": _decided(report),
         "plots": _plots(report),
         "rules": words.RULES,

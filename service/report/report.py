@@ -22,6 +22,7 @@ from service.calibration.labels import LabelledRows
 from service.calibration.promotion import Promotion
 from service.calibration.rows import FEW_ROWS, DevRow
 from service.report.words import (
+    about_checks,
     about_data,
     about_fit,
     about_improvement,
@@ -122,6 +123,7 @@ def make_report(
     report["warnings"] = [
         *about_data(data, rows.right),
         *about_verdicts(rows.verdicts, references),
+        *about_checks(rows.why_unchecked),
         *about_fit(fitted.maps.fits[fitted.method]),
         *about_improvement(improvement),
     ]
@@ -241,13 +243,9 @@ def fit_parts(fitted: FittedMaps) -> dict[str, Part]:
 
 
 def fits_part(context: CrossValidated) -> Part:
-    """Return the fitted maps, why a map is missing, and why P(correct) omits self-checks, else ""."""
+    """Return the fitted maps, and why a map is missing."""
     why = context.why_no_evidence
-    return {
-        "fits": fit_parts(context.fitted),
-        "unfitted": {"evidence": why} if why else {},
-        "unchecked": context.split.rows.why_unchecked,
-    }
+    return {"fits": fit_parts(context.fitted), "unfitted": {"evidence": why} if why else {}}
 
 
 def projection_part(context: CrossValidated, name: str) -> Part:
@@ -295,7 +293,7 @@ def correctness_part(
     """
     full, confidence = fitted.decided[num_samples], target.confidence
     # The same errors for every number of answers, so that they fit in one table.
-    errors = sorted({*targets(1 - float(full.right.mean())), target.error})
+    errors = sorted({*TARGETS, target.error})
     # With 0 answers there may be fewer rows.
     picks = {
         decided.right.size: ResampleCounts.of(
@@ -320,15 +318,6 @@ def correctness_part(
         "promises": promises_part(full, errors, confidence, num_samples),
         "meaning": PROMISE_MEANING,
     }
-
-
-def targets(base_error: float) -> list[float]:
-    """Return the target errors of a table, including the base error if it is above the others.
-
-    base_error: share of wrong answers among all rows.
-    """
-    rounded = round(base_error, 2)
-    return [*TARGETS, *([rounded] if TARGETS[-1] < rounded < 1 else [])]
 
 
 def _correctness_at(

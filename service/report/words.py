@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from service.calibration.calibration import promised_number
 from service.calibration.promotion import Improvement
 from service.calibration.rows import FEW_ROWS, Verdict
 from service.claims.verdicts import is_too_long
@@ -132,9 +133,9 @@ def opening(report: Part, target_error: float, num_samples: int | None) -> dict[
 
     num_samples: the recommended number of answers, as in `Promotion`.
 
-    verdict: "Use it.", "Use it with care.", "Not yet: ... more rows are needed." or "No.". safe: how far
-    off its confidence is, and for which questions. promise: the error that it promises. answers: how
-    many answers to draw. num_samples: this number, null without a recommendation.
+    verdict: "Use it.", "Use it with care.", "Not yet: ... more rows are needed." or "No.". safe: how far off
+    its numbers are, and for which questions. promise: the error that it promises. answers: how many answers
+    to draw. num_samples: this number, null without a recommendation.
     """
     rows, answers = report["correctness"]["by_num_samples"], report["answers"]
     promises = {
@@ -143,33 +144,34 @@ def opening(report: Part, target_error: float, num_samples: int | None) -> dict[
         for promised in row["promises"]
         if promised["target_error"] == target_error and promised["threshold"] is not None
     }
-    lowest = [(row["lowest"]["target_error"], row["num_samples"]) for row in rows if row["lowest"]]
+    lowest = {row["num_samples"]: row["lowest"] for row in rows if row["lowest"]}
     texts = "claims" if report["calibration"]["fingerprint"].get("unit") == "claim" else "answers"
     # If the target cannot be promised, the recommended number does not depend on it.
     enough = answers["recommendation"]
     if num_samples is not None and num_samples in promises:
         promised = promises[num_samples]
-        coverage = round(100 * promised["coverage"])
-        promise = f"{promised['text']} Decisions let {coverage} % of such questions through."
+        promise = f"{promised['text']} {_let_through(promised)}"
         enough = f"{answers_drawn(num_samples)}: the fewest that reach this promise."
     elif lowest:
-        error, at = min(lowest)
+        drawn = report["data"]["num_samples"] if num_samples is None else num_samples
+        number = promised_number({m: low["target_error"] for m, low in lowest.items()}, drawn)
         promise = (
-            f"Nothing at {percent(target_error)}: this error among the {texts} let through cannot be "
-            f"promised; the lowest possible error is {percent(error)}, with {answers_drawn(at)}."
+            f"Nothing at {percent(target_error)}, so decisions at this target let no {texts} through. "
+            f"{lowest[number]['text']} {_let_through(lowest[number])}"
         )
     else:
         promise = f"Nothing: no number of answers allows a promise, so decisions let no {texts} through."
-    safe = _safe(report)
-    if not any(row["promises"] for row in rows):
-        safe += " lambda_max measures how far answers agree, not whether an answer is right."
     return {
         "verdict": _verdict(report, is_promised=bool(promises)),
-        "safe": safe,
+        "safe": _safe(report),
         "promise": promise,
         "answers": enough,
         "num_samples": num_samples,
     }
+
+
+def _let_through(promised: Part) -> str:
+    return f"Such decisions let {round(100 * promised['coverage'])} % of the questions through."
 
 
 def _verdict(report: Part, *, is_promised: bool) -> str:
@@ -217,10 +219,21 @@ def _safe(report: Part) -> str:
                 "such questions."
             )
         return f"Its {num} rows are too few to tell whether it is safe to use."
-    return (
-        f"On held-out questions like its {num} rows, in the set-up below, calibrated "
-        f"lambda_max is {ours:.2f} off on average; raw lambda_max is {raw:.2f} off."
-    )
+    held_out, diagram = f"On held-out questions like its {num} rows", report["correctness"]["diagram"]
+    if diagram:
+        off = sum(one["count"] * abs(one["predicted"] - one["observed"]) for one in diagram)
+        text = (
+            f"{held_out}, P(correct) is {off / sum(one['count'] for one in diagram):.2f} off on average, and "
+            f"lambda_max, which measures how far answers agree, {ours:.2f} (raw scores: {raw:.2f})."
+        )
+    else:
+        text = (
+            f"{held_out}, lambda_max is {ours:.2f} off on average (raw scores: {raw:.2f}). It measures how "
+            "far answers agree, not whether an answer is right."
+        )
+    if report["data"]["correct_from"] != "data":
+        text += " Words were compared with the references to tell right from wrong: check the verdicts below."
+    return text
 
 
 def caution(code: str, text: str) -> Caution:
@@ -278,6 +291,12 @@ def about_verdicts(verdicts: Sequence[Verdict], references: Sequence[Sequence[st
     long = sum(is_too_long(verdict.answer, of) for verdict, of in by_words)
     if long > len(by_words) / 2:
         yield caution("short_references", f"{long} of {len(by_words)} {SHORT_REFERENCES}")
+
+
+def about_checks(why_unchecked: str) -> Iterator[Caution]:
+    """Yield a warning if self-checks were asked for but are not used. why_unchecked: the reason, else ""."""
+    if why_unchecked:
+        yield caution("no_self_checks", f"P(correct) was fitted without self-checks: {why_unchecked}")
 
 
 def about_fit(fit: AnyFit) -> Iterator[Caution]:

@@ -97,17 +97,17 @@ async def test_verdicts_give_thresholds(http: httpx.AsyncClient, embedder: Remem
     # The calibration and the report's opening make the same promise.
     number, coverage = calibration["promise"]["num_samples"], calibration["promise"]["coverage"]
     assert f"ith {number} answer" in report["opening"]["promise"]
-    assert f"{round(100 * coverage)} % of such questions" in report["opening"]["promise"]
+    assert f"{round(100 * coverage)} % of the questions" in report["opening"]["promise"]
 
 
-async def test_without_the_target_the_promise_is_the_lowest_of_all_numbers_of_answers(
+async def test_without_the_target_the_promise_is_the_lowest_with_the_answers_that_are_drawn(
     http: httpx.AsyncClient,
 ) -> None:
     calibration = await calibrated(http, sent(50))
     opening = (await http.get(calibration["links"]["report"])).json()["opening"]["promise"]
     assert opening.startswith("Nothing at 20 %")
     number, error = calibration["promise"]["num_samples"], calibration["promise"]["target_error"]
-    assert f"the lowest possible error is {percent(error)}, with {answers_drawn(number)}" in opening
+    assert f"With {answers_drawn(number)} and 90 % confidence, at most {percent(error)} of" in opening
 
 
 async def test_job_log_report_and_page_state_whether_the_calibration_was_activated(

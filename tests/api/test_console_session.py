@@ -53,6 +53,25 @@ async def test_cookie_is_secure_over_https(client: Client, origin: str, headers:
     assert "; Secure" in signed.headers["set-cookie"]
 
 
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Origin": "https://attacker.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site", "Origin": "http://127.0.0.1"}, 403),
+        ({"Sec-Fetch-Site": "same-origin", "Origin": "http://127.0.0.1"}, 200),
+        ({"Origin": "http://127.0.0.1"}, 200),
+        ({}, 200),
+    ],
+    ids=str,
+)
+async def test_a_foreign_page_signs_nobody_in(client: Client, headers: dict[str, str], status: int) -> None:
+    async with client(**KEYS) as http:
+        signed = await http.post("/console/session", json={"key": "of-admins"}, headers=headers)
+    assert (signed.status_code, "set-cookie" in signed.headers) == (status, status == 200)
+
+
 async def test_wrong_key_makes_no_cookie(client: Client) -> None:
     async with client(**KEYS) as http:
         for key in ("wrong", "", "eigencal_" + "x" * 43):

@@ -158,7 +158,8 @@ async def test_rows_are_fitted_without_checks_if_the_llm_is_down(tmp_path: Path)
         job = await ended(http, await http.post("/calibrate", json={"examples": rows(20)}))
         report = (await http.get(job["links"]["report"])).json()
         made = (await http.get(job["links"]["calibration"])).json()
-    assert report["unchecked"] == "down" and "self_check" not in made["fingerprint"]
+    [told] = [warning["text"] for warning in report["warnings"] if warning["code"] == "no_self_checks"]
+    assert told.endswith(": down") and "self_check" not in made["fingerprint"]
     assert len(llm.questions) == 1  # answers were supplied: the job does not wait for the LLM
 
 
@@ -177,7 +178,7 @@ async def test_an_llm_that_says_neither_is_asked_about_few_rows(tmp_path: Path) 
     async with replica_app(tmp_path, llm=llm, embedder=FakeEmbedder(24)) as http:
         job = await ended(http, await http.post("/calibrate", json={"examples": rows(40)}))
         report = (await http.get(job["links"]["report"])).json()
-    assert "neither Yes nor No" in report["unchecked"]
+    assert any("neither Yes nor No" in warning["text"] for warning in report["warnings"])
     assert len(llm.questions) == 10
 
 

@@ -17,7 +17,7 @@ from service.errors import StoreUnavailable
 from service.http.keys import new_key
 from service.llm.weights import WeightsError
 from service.settings import Settings
-from service.store.database import shown, store_url
+from service.store.database import Database, shown, store_url
 from tests.support.fakes import FakeEmbedder, FakeLLM
 from tests.support.live import in_process
 from tests.support.sqlite_store import SqliteStore
@@ -134,3 +134,13 @@ async def test_log_shows_the_setup_without_secrets(tmp_path: Path, caplog: pytes
 def test_store_url_is_logged_without_credentials() -> None:
     url = "postgresql://me:pass@db.example:6432/eigencal?sslpassword=x"  # pragma: allowlist secret
     assert shown(store_url(url)) == "PostgreSQL database eigencal at db.example:6432"
+
+
+@pytest.mark.parametrize("name", ["feature%2Fnew", "what?", "a#b", "ü b@c"])
+async def test_the_data_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
+    settings = Settings(data_dir=tmp_path / name, llm_url="http://127.0.0.1:9/v1")
+    (tmp_path / name).mkdir()
+    database = Database(settings.resolved_database_url())
+    await database.start()
+    await database.stop()
+    assert [file.parent.name for file in tmp_path.rglob("eigencal.db")] == [name]

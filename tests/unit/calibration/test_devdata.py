@@ -239,6 +239,27 @@ class TestCsv:
         assert (line, field) == (2, None)
         assert "name it" in reason
 
+    @pytest.mark.parametrize("delimiter", [";", "\t"])
+    def test_columns_may_be_separated_by_semicolons_or_tabs(self, delimiter):
+        lines = ["prompt;reference;correct", '"How much; in total?";"1,5";yes']
+        (row,) = rows_of(
+            "\n".join(lines)
+            .replace(";r", f"{delimiter}r")
+            .replace(";c", f"{delimiter}c")
+            .replace('";"', f'"{delimiter}"')
+            .replace(";y", f"{delimiter}y")
+            .encode()
+        )
+        assert (row.prompt, row.references, row.correct) == ("How much; in total?", ("1,5",), True)
+
+    @pytest.mark.parametrize("cell", ["#VALUE!", "#REF!", "#N/A", "#NAME?", "#DIV/0!", "nan", "NaN", "<NA>"])
+    @pytest.mark.parametrize("field", ["prompt", "reference"])
+    def test_cell_without_a_value_is_refused(self, cell, field):
+        row = {"prompt": "Q?", "reference": "a"} | {field: cell}
+        ((_, named, reason),) = problems(csv_of([row]))
+        assert named == field and "missing value" in reason
+        assert rows_of(jsonl([row])), "in JSONL the text is meant"
+
     @pytest.mark.parametrize(
         ("cell", "correct"),
         [("1.0", True), ("0.0", False), ("True", True), ("FALSE", False), ("yes", True), ("", None)],
@@ -252,9 +273,8 @@ class TestCsv:
         [
             (b"context,prompt,reference,source", "unknown: 'context', 'source'; known are prompt"),
             (b"context,prompt,reference", "leave out others"),
-            (b"prompt\treference", "must be separated by commas"),
+            (b"prompt;reference;context;source", "unknown: 'context', 'source'; known are prompt"),
             (b"prompt,answer", "must name the columns prompt (or messages) and reference"),
-            (b"prompt;reference", "must be separated by commas"),
             (b"prompt,reference,prompt", "twice"),
         ],
     )
