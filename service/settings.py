@@ -71,7 +71,7 @@ class Settings(BaseSettings):
         64,
         ge=1,
         description="Maximum number of concurrent requests to the LLM server, chats and draws together. "
-        "A calibration uses at most an eighth, and asks for one row at a time while scores run. A "
+        "A calibration uses at most an eighth of them, and draws one row at a time while scores run. A "
         "quarter of this number (at least 16) may wait; further requests are refused.",
     )
 

@@ -122,8 +122,8 @@ class CalibrationOut(BaseModel):
     )
     promise: PromiseOut | None = Field(
         description="The promise of a decision with the recommended number of answers, for the configured "
-        "target error (0.2 if not set). If it cannot be made: for the lowest error that this number of "
-        "answers, or else any number, can promise. Null if no error can be promised."
+        "target error (0.2 if not set). If this error cannot be promised: for the lowest possible error with "
+        "this number of answers or, if it allows no promise, with another. Null if no error can be promised."
     )
     applies_now: bool = Field(
         description="Whether the calibration fits the current set-up: the LLM, its sampling and the "
@@ -355,7 +355,8 @@ def _view(app: Services, record: CalibrationRecord) -> CalibrationOut:
 def _promise(calibration: Calibration, serving: Serving) -> PromiseOut | None:
     """Return the promise of the report's opening: at the target error with the recommended number of answers.
 
-    If it cannot be made: at the lowest error that this number, or else any number, can promise.
+    If this error cannot be promised: at the lowest possible error with this number or, if it allows no
+    promise, with another.
     """
     lowest = {
         number: error

@@ -138,13 +138,13 @@ JudgedTexts = Literal["given", "dominant", "first", "mixed"]
 # The meaning of a promise (method, section 11). It is shown with every promise.
 PROMISE_MEANING = (
     "Of calibrations made like this one, at least the share given as confidence keeps all promises for one "
-    "number of answers, on questions like the rows. So you may choose the target after you have seen what "
-    "can be promised, but not the number of answers."
+    "number of answers, on questions like the rows. So you may choose the target error after seeing which "
+    "errors can be promised. Choose the number of answers beforehand."
 )
 
 
 def promised_number(lowest: Mapping[int, float], drawn: int) -> int:
-    """Return the number of answers whose promise is shown: `drawn` or, if it allows none, the best one.
+    """Return the number of answers of the promise to show: `drawn` or, if it allows none, the best.
 
     lowest: the lowest error that can be promised, by number of answers.
     """

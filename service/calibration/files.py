@@ -32,8 +32,9 @@ _BOOLEANS = {
     **dict.fromkeys(("true", "1", "1.0", "yes"), True),
     **dict.fromkeys(("false", "0", "0.0", "no"), False),
 }
-# The names of an index column that pandas writes: none, or this one after a second round.
+# Cells that spreadsheets write for errors, and pandas for missing values.
 _NO_VALUE = re.compile(r"#(?:VALUE!|REF!|NAME\?|DIV/0!|NULL!|NUM!|N/A|SPILL!|CALC!)|nan|NaN|<NA>")
+# The names of an index column that pandas writes: none, or this one after a second round.
 _INDEX_COLUMN = re.compile(r"|Unnamed: \d+(\.\d+)?")
 
 # A line number and the parsed row, or the RowError from parsing it.
@@ -188,7 +189,8 @@ def _file_rows(file: BinaryIO, limits: UploadLimits) -> Iterator[Raw]:
         yield from _jsonl_rows(lines)
         return
     # Where the comma is a decimal sign, spreadsheets separate columns by semicolons.
-    delimiter = max(",;\t", key=head.split(b"\n")[0].decode("utf-8", "replace").count)
+    header = head.partition(b"\n")[0].decode("utf-8", "replace")
+    delimiter = "," if "," in header else max(";\t", key=header.count)
     yield from _csv_rows(lines, limits.max_row_bytes, delimiter)
 
 
@@ -276,10 +278,10 @@ def _csv_row(header: list[str], record: list[str]) -> dict[str, Any] | RowError:
 
 
 def _cell(name: str, cell: str) -> object:
-    if _NO_VALUE.fullmatch(cell.strip()):
+    if name != "id" and _NO_VALUE.fullmatch(cell.strip()):
         raise ValueError(
-            f"{cell.strip()!r} stands for an error or a missing value; correct it, leave the cell empty, or "
-            "send JSONL if the text is meant"
+            f"{cell.strip()!r} is an error of a spreadsheet or a missing value; correct it, leave it empty, "
+            "or send JSONL if this is the text"
         )
     if name in ("samples", "messages", "claims", *LOGPROB_FIELDS):
         try:

@@ -41,10 +41,10 @@ class DevSet:
     texts: the k distinct answers of each row, in the order of `answers`; rows: as stored, answers cut to
     `num_samples`. dimension: d of the embedder. judged: by row, the kernel (1, k) of the `answer` that the
     verdict is about, None for rows without one. alone: by row, the text that is judged without drawn answers,
-    as the only answer; empty for claims. made_by: the embedder of every vector, if known. questions: by row,
-    the vector (d,) of the question, None for rows without its text; empty if the questions were not embedded.
-    groups: (n,), rows that are resampled, held out and counted together, such as the claims of one answer;
-    None: each row by itself.
+    as if it were the only answer; empty for claims. made_by: the embedder of every vector, if known.
+    questions: by row, the vector (d,) of the question, None for rows without its text; empty if the questions
+    were not embedded. groups: (n,), rows that are resampled, held out and counted together, such as the
+    claims of one answer; None: each row by itself.
     """
 
     rows: Sequence[DevRow]
@@ -236,7 +236,7 @@ def assemble(
         only = int(index[0]) if row.answer is None else len(known) - 1
         answers.append(Overlaps.of(of_row, range(count), references, index))
         texts.append(outcomes)
-        judged.append(None if row.answer is None else of_row[-1:, :count])
+        judged.append(None if row.answer is None else of_row[-1:, :count].copy())
         alone.append(Overlaps.of(of_row, [only], references, np.zeros(1, dtype=np.intp)))
     full = np.flatnonzero([len(row.draws) == num_samples for row in rows])
     return DevSet(rows, answers, texts, full, num_samples, dimension, judged, alone)
@@ -348,4 +348,4 @@ def _answers(row: DevRow, matched: Iterable[MatchedClaim]) -> Iterator[tuple[Ove
         kernel, k = match.kernel, match.num_outcomes
         own = [k] if claim.correct else []
         references = [len(kernel) - 1] if match.has_reference else own
-        yield Overlaps.of(kernel, range(k), references, match.index), kernel[k : k + 1, :k]
+        yield Overlaps.of(kernel, range(k), references, match.index), kernel[k : k + 1, :k].copy()

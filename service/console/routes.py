@@ -64,8 +64,8 @@ async def console(request: Request) -> Response:
 async def sign_in(request: Request, response: Response, body: SignIn) -> dict[str, str]:
     """Keep a key in a cookie until the browser ends. Return its scope.
 
-    Raises ScopeRequired for a page of another site, which could sign a person in with its own key; BadKey;
-    StoreUnavailable.
+    Raises ScopeRequired for requests from pages of other sites, which could sign the user in with their own
+    key; BadKey; StoreUnavailable.
     """
     if is_foreign(request):
         raise ScopeRequired("Sign in from the console's own page (headers Sec-Fetch-Site, Origin and Host).")

@@ -267,10 +267,10 @@ def cookie_of(key: str) -> str:
 
 
 def is_foreign(request: Request) -> bool:
-    """Return True if a browser says that a page of another site asks.
+    """Return True if the headers show that a page of another site sent the request.
 
-    Browsers name the kind of the asking page in Sec-Fetch-Site, over HTTPS and on loopback. Without this
-    header, the Origin must equal the Host; only callers that are no browser send neither.
+    Over HTTPS and on loopback, browsers send Sec-Fetch-Site. Without this header, the Origin, if there is
+    one, must equal the Host. A request with neither header counts as one of a client that is no browser.
     """
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     if site is not None:

@@ -193,7 +193,8 @@ class DbosEngine:
         try:
             return await task
         finally:
-            del self._tasks[workflow_id]
+            if self._tasks.get(workflow_id) is task:
+                del self._tasks[workflow_id]
 
     async def reconcile(self, open_jobs: Mapping[str, str]) -> None:
         """Make sure that each open job has a workflow that waits or runs. open_jobs: setup keys by job id.
@@ -219,9 +220,9 @@ class DbosEngine:
                 await self._shut_down()
             raise
         own = {workflow.workflow_id for workflow in pending if workflow.executor_id == self.executor_id}
-        for workflow_id in running.keys() - own:
-            logger.warning("job %s is left to the replica that has taken it over", _job_of(workflow_id))
-            running[workflow_id].cancel()
+        for workflow_id in running.keys() - own:  # cancelled, or taken over while this process was frozen
+            if running[workflow_id].cancel():
+                logger.warning("job %s is no longer this replica's", _job_of(workflow_id))
         # DBOS marks a workflow as pending shortly before its task begins.
         now = time.monotonic()
         self._stray = {id_: self._stray.get(id_, now) for id_ in own - self.running}

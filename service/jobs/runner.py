@@ -32,8 +32,8 @@ Finish = Callable[[RunningJob], Awaitable[None]]
 class JobSteps:
     """The steps of a job. They run in the application's event loop, and may run again after a crash.
 
-    `slots`: concurrent requests of a job to the LLM. What fails because the store is unavailable is tried
-    again every `wait_s` seconds.
+    `slots`: number of rows that a job draws at the same time. Operations that fail because the store is
+    unavailable are retried every `wait_s` seconds.
     """
 
     jobs: SqlJobs

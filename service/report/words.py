@@ -222,17 +222,18 @@ def _safe(report: Part) -> str:
     held_out, diagram = f"On held-out questions like its {num} rows", report["correctness"]["diagram"]
     if diagram:
         off = sum(one["count"] * abs(one["predicted"] - one["observed"]) for one in diagram)
+        size = sum(one["count"] for one in diagram)
         text = (
-            f"{held_out}, P(correct) is {off / sum(one['count'] for one in diagram):.2f} off on average, and "
-            f"lambda_max, which measures how far answers agree, {ours:.2f} (raw scores: {raw:.2f})."
+            f"{held_out}, P(correct) is off by {off / size:.2f} on average, and "
+            f"lambda_max, which measures how far answers agree, by {ours:.2f} (raw scores: {raw:.2f})."
         )
     else:
         text = (
-            f"{held_out}, lambda_max is {ours:.2f} off on average (raw scores: {raw:.2f}). It measures how "
-            "far answers agree, not whether an answer is right."
+            f"{held_out}, lambda_max is off by {ours:.2f} on average (raw scores: {raw:.2f}). It measures "
+            "how far answers agree, not whether an answer is right."
         )
     if report["data"]["correct_from"] != "data":
-        text += " Words were compared with the references to tell right from wrong: check the verdicts below."
+        text += " Answers were judged by comparing their words with the references: check the verdicts below."
     return text
 
 

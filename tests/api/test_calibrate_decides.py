@@ -100,7 +100,7 @@ async def test_verdicts_give_thresholds(http: httpx.AsyncClient, embedder: Remem
     assert f"{round(100 * coverage)} % of the questions" in report["opening"]["promise"]
 
 
-async def test_without_the_target_the_promise_is_the_lowest_with_the_answers_that_are_drawn(
+async def test_unreachable_target_gives_the_lowest_error_for_the_recommended_number(
     http: httpx.AsyncClient,
 ) -> None:
     calibration = await calibrated(http, sent(50))

@@ -66,7 +66,9 @@ async def test_cookie_is_secure_over_https(client: Client, origin: str, headers:
     ],
     ids=str,
 )
-async def test_a_foreign_page_signs_nobody_in(client: Client, headers: dict[str, str], status: int) -> None:
+async def test_sign_in_from_another_site_is_refused(
+    client: Client, headers: dict[str, str], status: int
+) -> None:
     async with client(**KEYS) as http:
         signed = await http.post("/console/session", json={"key": "of-admins"}, headers=headers)
     assert (signed.status_code, "set-cookie" in signed.headers) == (status, status == 200)

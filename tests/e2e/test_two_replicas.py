@@ -109,11 +109,11 @@ async def test_frozen_replica_that_resumes_does_no_harm(url: str, tmp_path: Path
 
         await until(peer_takes_over)
         frozen.send_signal(signal.SIGCONT)  # in the middle of the peer's work
-        await asyncio.sleep(2.0)  # at its next beat it notices the peer
+        await asyncio.sleep(2.0)  # at its next beat it detects the takeover
         go_on(log)
         ended = await final(outside, job)
         assert len([request for request in requests(log) if request.pid == peer.pid]) > num_requests
-        assert len(requests(log)) <= ROWS + 2 * SLOTS  # requests in progress, and one more for each
+        assert len(requests(log)) <= ROWS + 2 * SLOTS  # each slot may repeat its request and send one more
         assert [r.calibration for r in await outside.calibrations.list_all()] == [ended]
         await kill(peer)
         again, _ = await outside.jobs.submit(dev_rows(ROWS), JobOptions(activate="always"))

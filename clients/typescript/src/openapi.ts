@@ -881,7 +881,7 @@ export interface components {
              * @description Projection ECE on held-out rows, 0..1: the gap between `lambda_max` and the observed projection.
              */
             projection_ece: number | null;
-            /** @description The promise of a decision with the recommended number of answers, for the configured target error (0.2 if not set). If it cannot be made: for the lowest error that this number of answers, or else any number, can promise. Null if no error can be promised. */
+            /** @description The promise of a decision with the recommended number of answers, for the configured target error (0.2 if not set). If this error cannot be promised: for the lowest possible error with this number of answers or, if it allows no promise, with another. Null if no error can be promised. */
             promise: components["schemas"]["PromiseOut"] | null;
             /**
              * Raw Projection Ece

@@ -383,7 +383,7 @@ class Calibration(Result):
     projection_ece: float | None
     """Projection ECE on held-out rows, 0..1: the gap between `lambda_max` and the observed projection."""
     promise: Promise | None
-    """The promise of a decision with the recommended number of answers, for the configured target error (0.2 if not set). If it cannot be made: for the lowest error that this number of answers, or else any number, can promise. Null if no error can be promised."""
+    """The promise of a decision with the recommended number of answers, for the configured target error (0.2 if not set). If this error cannot be promised: for the lowest possible error with this number of answers or, if it allows no promise, with another. Null if no error can be promised."""
     raw_projection_ece: float | None
     """Projection ECE of raw scores on the held-out rows, 0..1."""
     rows: int
