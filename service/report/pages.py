@@ -123,17 +123,26 @@ FEATURES = {
 }
 
 
+def feature(name: str, num_samples: int) -> str:
+    """Return the words for a feature. A single answer agrees with itself: its log-probability counts."""
+    is_alone = name == "agreement" and num_samples < 2
+    return "log-probability" if is_alone else FEATURES.get(name, name)
+
+
 def _decided(report: Part) -> Mapping[str, Any]:
     """Return the context of the sections on P(correct), with rows for selected numbers of answers."""
     part, recommended = report["correctness"], report["opening"]["num_samples"]
     full = next(row for row in part["by_num_samples"] if row["num_samples"] == part["num_samples"])
     # The page compares these numbers of answers; the JSON has all of them.
     compared = {0, *sizes(part["num_samples"]), recommended}
-    rows = [row for row in part["by_num_samples"] if row["num_samples"] in compared]
+    rows = [
+        {**row, "features": [feature(name, row["num_samples"]) for name in row["features"]]}
+        for row in part["by_num_samples"]
+        if row["num_samples"] in compared
+    ]
     promised = [row for row in rows if row["promises"]]
     return {
         **part,
-        "features": FEATURES,
         "full": full,
         # If no model was tried for any number, the page has a sentence instead.
         "rows": rows if any(row["log_loss"] is not None for row in part["by_num_samples"]) else [],

@@ -205,7 +205,7 @@ def _raw_and_ours(report: Part) -> tuple[float, float]:
 
 
 def _is_close(report: Part) -> bool:
-    """Return True unless the projection ECE exceeds that of raw scores by `ALIKE` or more."""
+    """Return True if the projection ECE is lower than that of raw scores plus `ALIKE`."""
     raw, ours = _raw_and_ours(report)
     return ours < raw + ALIKE
 

@@ -150,7 +150,7 @@ async def test_samples_for_a_chat_yield_to_answers() -> None:
         await (await waiting(queue, Priority.BESIDE)).task
     await held.end()
     await live.task
-    beside = await waiting(queue, Priority.BESIDE)  # accepted, because no live call is waiting
+    beside = await waiting(queue, Priority.BESIDE)  # it may wait, since no live call does
     await live.end()
     await beside.end()
     await job.end()
