@@ -104,10 +104,14 @@ class Answer:
         self.failure: Exception | None = None
         self.is_finished = False
         self.is_over = False
-        self._choice = Choice()
+        self.restart()
         self._has_choice = False
         self._num_bytes = 0
         self._is_broken = False  # the latest event is not a chunk
+
+    def restart(self) -> None:
+        """Forget the text that was added."""
+        self._choice = Choice()
 
     def chat_of(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the body of a chat for the same answer. Raises Unscorable if there is none."""

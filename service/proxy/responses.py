@@ -32,6 +32,7 @@ _FAILURES = frozenset({"response.failed", "response.cancelled", "error"})
 class ResponseAnswer(Answer):
     """The text of a response's output messages, read whole or from events.
 
+    Messages of the phase `final_answer` count alone, if there are any. Messages are separated by line ends.
     Responses draw one answer per call, so the samples are chats with the same turns.
     """
 
@@ -53,20 +54,24 @@ class ResponseAnswer(Answer):
         return {**body, "include": [*(body.get("include") or ()), LOGPROBS]}
 
     def take(self, payload: Mapping[str, Any], size: int = 0) -> bool:
-        """Add a response or an event. The text of the last event counts if no event before had any."""
+        """Add a response or an event.
+
+        The response in the last event counts if it has several messages, or if no event before had text.
+        """
         if "output" in payload:
             return super().take(_completion(payload))
         is_finished = super().take(_chunk(payload), size)
         if is_finished:
             self.is_over = True
-            if "output" in payload["response"] and not self.has_begun:
-                super().take(_completion(payload["response"]))
+            response = payload["response"]
+            if len(_messages(response)) > 1 or ("output" in response and not self.has_begun):
+                self.restart()
+                super().take(_completion(response))
         return is_finished
 
     def withheld(self, payload: Mapping[str, Any], text: str) -> dict[str, Any]:
-        """Return the response with `text` in each output message, and no other items."""
-        number = len([item for item in _objects(payload.get("output")) if item.get("type") == "message"])
-        output = [_message(text) for _ in range(number or 1)]
+        """Return the response with `text` as its only output."""
+        output = [_message(text)]
         return _about(payload) | {"status": "completed", "incomplete_details": None, "output": output}
 
     def let_through(self, payload: Mapping[str, Any], judged: str | None) -> dict[str, Any]:
@@ -217,20 +222,26 @@ def _nested(flat: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 def _completion(response: Mapping[str, Any]) -> dict[str, Any]:
     """Return a response as a chat completion."""
-    items = _objects(response["output"])
-    kinds = {str(item.get("type")) for item in items}
-    parts = [
-        part for item in items if item.get("type") == "message" for part in _objects(item.get("content"))
-    ]
-    texts = [part for part in parts if part.get("type") == "output_text"]
-    message = {
+    kinds = {str(item.get("type")) for item in _objects(response["output"])}
+    messages = _messages(response)
+    final = [message for message in messages if message.get("phase") == "final_answer"]
+    texts, tokens, is_refusal = list[dict[str, Any]](), list[dict[str, Any]](), False
+    for message in final or messages:
+        parts = _objects(message.get("content"))
+        is_refusal |= any(part.get("type") == "refusal" for part in parts)
+        spoken = [part for part in parts if part.get("type") == "output_text"]
+        if texts and spoken:
+            texts.append({"text": "\n"})
+            tokens += [{"token": "\n"}] if tokens else []  # it has no log-probability
+        texts += spoken
+        tokens += [token for part in spoken for token in _objects(part.get("logprobs"))]
+    answer = {
         "content": texts or None,
-        "refusal": any(part.get("type") == "refusal" for part in parts),
+        "refusal": is_refusal,
         "reasoning": "reasoning" in kinds,
         "tool_calls": bool(kinds - {"message", "reasoning"}),
     }
-    tokens = [token for part in texts for token in _objects(part.get("logprobs"))]
-    choice = {"message": message, "logprobs": {"content": tokens}, "finish_reason": _finish_reason(response)}
+    choice = {"message": answer, "logprobs": {"content": tokens}, "finish_reason": _finish_reason(response)}
     return {"id": response.get("id"), "model": response.get("model"), "choices": [choice]}
 
 
@@ -266,6 +277,10 @@ def _finish_reason(response: Mapping[str, Any]) -> str:
     if reason is None:
         return "length" if response.get("status") == "incomplete" else "stop"
     return "length" if reason in ("max_output_tokens", "max_tokens") else "content_filter"
+
+
+def _messages(response: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [item for item in _objects(response.get("output")) if item.get("type") == "message"]
 
 
 def _objects(value: object) -> list[dict[str, Any]]:

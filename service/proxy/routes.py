@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Request
 from pydantic import ValidationError
 from starlette.responses import Response
 
-from service.errors import InvalidRequest
+from service.errors import InvalidRequest, NotFound
 from service.http.bodies import refuse_heavy
 from service.http.openapi import BEARER
 from service.http.problems import refusal, request_id_of
@@ -36,13 +36,11 @@ ASKED = (
     "The LLM server's request, with the optional field `eigencal`: {num_samples, target_error, "
     "confidence, calibration, claims, mark, abstain}. Header `X-Eigencal`: `off`, `async` or `on`."
 )
-BODY = {
-    "requestBody": {
-        "required": True,
-        "content": {"application/json": {"schema": {**LOOSE, "description": ASKED}}},
-    },
-    **BEARER,
-}
+
+
+def _body(asked: str) -> dict[str, Any]:
+    content = {"application/json": {"schema": {**LOOSE, "description": asked}}}
+    return {"requestBody": {"required": True, "content": content}, **BEARER}
 
 
 def _described(note: str) -> dict[int | str, dict[str, Any]]:
@@ -62,16 +60,33 @@ ChatDep = Annotated[Chat, Depends(chat_of)]
 router = APIRouter(prefix="/v1", tags=["drop-in"])
 
 
-@router.post("/chat/completions", responses=_described(ANSWER), openapi_extra=BODY)
+@router.post("/chat/completions", responses=_described(ANSWER), openapi_extra=_body(ASKED))
 async def chat_completions(request: Request, chat: ChatDep) -> Response:
     """Return the LLM server's answer to a chat, with its uncertainty."""
     return await chat.complete(await _read(request, Answer(), chat))
 
 
-@router.post("/responses", responses=_described(ANSWER), openapi_extra=BODY)
+@router.post("/responses", responses=_described(ANSWER), openapi_extra=_body(ASKED))
 async def responses(request: Request, chat: ChatDep) -> Response:
     """Return the LLM server's response, with its uncertainty."""
     return await chat.complete(await _read(request, ResponseAnswer(), chat))
+
+
+@router.post(
+    "/responses/compact",
+    responses=_described("The LLM server's compaction of the turns."),
+    openapi_extra=_body("The LLM server's request."),
+)
+async def compact(request: Request, chat: ChatDep) -> Response:
+    """Return the LLM server's compaction of a conversation. It is no answer, so it has no score.
+
+    Raises NotFound if the operator withholds answers by their score.
+    """
+    if chat.abstain:
+        raise NotFound("This service withholds answers by their score, and a compaction has none.")
+    path, body = "/responses/compact", await request.body()
+    call = Call(body, path, _headers(request), Answer(), request.state.caller, mode="off")
+    return await chat.complete(call)
 
 
 @router.get("/models", responses=_described("The LLM server's list of models."), openapi_extra=BEARER)

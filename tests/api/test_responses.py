@@ -28,6 +28,7 @@ NOT_STORED = {"store": False}
 TOOL = {"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": None}
 CALL = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
 REASONING = {"id": "rs_1", "type": "reasoning", "summary": []}
+COMMENT = message("I think of Lyon, no, Nice.", phase="commentary")
 
 
 def refusing(text: str = "I cannot.") -> dict[str, Any]:
@@ -341,7 +342,7 @@ SHAPES: dict[str, list[bytes]] = {
     "incomplete": [*map(wire, events(message("Paris"), **CUT))],
     "without sequence numbers or types": [wire(event, typed=False) for event in UNNUMBERED],
     "unknown events": [b": hi\n\n", *map(wire, UNKNOWN)],
-    "several messages": [*map(wire, events(message("Par"), message("is", 1)))],
+    "several messages": [*map(wire, events(COMMENT, message("Paris", 1, phase="final_answer")))],
     "done": [*map(wire, OPENAI), b"data: [DONE]\n\n"],
     "no output at the end": [*map(wire, [*OPENAI[:-1], NO_OUTPUT])],
 }
@@ -425,6 +426,45 @@ async def test_streamed_answer_without_text_is_not_scored(item: dict[str, Any]) 
     assert (score["status"], score["warning"]["code"]) == ("not_scored", "no_text")
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("output", "judged"),
+    [
+        ((COMMENT, message("Paris", 1, phase="final_answer")), "Paris"),
+        ((message("Paris", phase="final_answer"), COMMENT | {"id": "msg_1"}), "Paris"),
+        (
+            (COMMENT, message("Par", 1, phase="final_answer"), message("is", 2, phase="final_answer")),
+            "Par\nis",
+        ),
+        ((COMMENT,), "I think of Lyon, no, Nice."),
+        ((message("Paris"), message("It is in France.", 1)), "Paris\nIt is in France."),
+        ((message("Paris"), message("", 1)), "Paris"),
+    ],
+    ids=["comment first", "comment last", "two final", "only a comment", "no phase", "one is empty"],
+)
+def test_final_messages_are_judged(output: tuple[dict[str, Any], ...], judged: str, stream: bool) -> None:
+    answer = ResponseAnswer()
+    for payload in events(*output) if stream else [response(*output)]:
+        answer.take(payload)
+    assert answer.candidate().text == judged
+
+
+COMPACTION = {"object": "response.compaction", "output": [{"type": "compaction", "encrypted_content": "x"}]}
+
+
+async def test_compactions_are_forwarded() -> None:
+    async with before(status(200, COMPACTION)) as made:
+        answer = await made.http.post("/v1/responses/compact", json=QUESTION)
+        [call] = made.server.requests
+    assert (answer.json(), call.path, call.body) == (COMPACTION, "/v1/responses/compact", QUESTION)
+
+
+async def test_no_compaction_where_answers_are_withheld() -> None:
+    async with before(status(200, COMPACTION), active=plain(), **POLICY) as made:
+        assert (await made.http.post("/v1/responses/compact", json=QUESTION)).status_code == 404
+        assert not made.server.requests
+
+
 # Without samples
 
 TOKENS = [{"token": text, "logprob": -0.5, "top_logprobs": []} for text in ("Pa", "ris")]
@@ -459,15 +499,15 @@ async def test_logprobs_are_requested_and_returned_only_if_the_caller_asked(
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_every_message_is_replaced_if_the_caller_asks_to_abstain(stream: bool) -> None:
+async def test_all_messages_are_replaced_by_one_if_the_caller_asks_to_abstain(stream: bool) -> None:
     own = response(REASONING, message("Ni"), message("ce", 1))
     async with before(status(200, own), active=plain()) as made:
         answer = await ask(made, eigencal={"target_error": 0.2, "abstain": True}, stream=stream)
         assert not any(body.get("stream") for body in made.server.bodies)
     whole = events_of(answer.content)[-1]["response"] if stream else answer.json()
     texts = [part["text"] for item in whole["output"] for part in item["content"]]
-    assert texts == ["I am not sure enough to answer this."] * 2
-    assert (whole["uncertainty"]["withheld"], whole["usage"]) == ("Nice", own["usage"])
+    assert texts == ["I am not sure enough to answer this."]
+    assert (whole["uncertainty"]["withheld"], whole["usage"]) == ("Ni\nce", own["usage"])
     assert answer.headers["x-decision"] == "abstain"
 
 

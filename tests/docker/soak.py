@@ -159,7 +159,7 @@ class Callers:
     def __init__(self, url: str, llm: Llm) -> None:
         self.tally, self.over, self.may_call = Tally(), asyncio.Event(), asyncio.Event()
         self.may_call.set()
-        self.llm, self.num_calls = llm, 0
+        self.llm, self.under_way = llm, collections.Counter[str]()
 
         def client(key: str) -> httpx.AsyncClient:
             headers = {"Authorization": f"Bearer {key}"}
@@ -180,7 +180,7 @@ class Callers:
     async def once(self, call: Callable[[], Awaitable[str]]) -> None:
         """Call, and note how it ended."""
         kind, began = call.__name__, time.monotonic()
-        self.num_calls += 1
+        self.under_way[kind] += 1
         try:
             told = await call()
         except httpx.TimeoutException:
@@ -190,7 +190,7 @@ class Callers:
             told = f"broken off ({type(error).__name__})"
             self.tally.broken.append((began, time.monotonic(), kind))
         finally:
-            self.num_calls -= 1
+            self.under_way[kind] -= 1
         self.tally.seen[f"{kind}: {told}"] += 1
 
     @contextlib.asynccontextmanager
@@ -204,10 +204,11 @@ class Callers:
         self.may_call.clear()
         try:
             end = time.monotonic() + 2 * PATIENCE_S
-            while self.num_calls and time.monotonic() < end:
+            while +self.under_way and time.monotonic() < end:
                 await asyncio.sleep(0.2)
-            if self.num_calls:
-                self.tally.wrong.append(f"{self.num_calls} calls or jobs do not end")
+            if open_calls := dict(+self.under_way):
+                jobs = [job_id for job_id, state in self.tally.jobs.items() if not state]
+                self.tally.wrong.append(f"do not end: {open_calls}, jobs {jobs}")
             await asyncio.sleep(STOP_AFTER_S + 10)
             for _ in range(20):
                 await self.once(self.score)

@@ -7,10 +7,10 @@ from typing import Any
 from tests.support.openai_server import MODEL
 
 
-def message(text: str, index: int = 0, tokens: list[Any] | None = None) -> dict[str, Any]:
+def message(text: str, index: int = 0, tokens: list[Any] | None = None, **more: Any) -> dict[str, Any]:
     part = {"type": "output_text", "text": text, "annotations": [], "logprobs": tokens or []}
     head = {"id": f"msg_{index}", "type": "message", "role": "assistant", "status": "completed"}
-    return {**head, "content": [part]}
+    return {**head, "content": [part], **more}
 
 
 def response(*output: dict[str, Any], **more: Any) -> dict[str, Any]:

@@ -547,6 +547,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/responses/compact": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Compact
+         * @description Return the LLM server's compaction of a conversation. It is no answer, so it has no score.
+         *
+         *     Raises NotFound if the operator withholds answers by their score.
+         */
+        post: operations["compact_v1_responses_compact_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/verify": {
         parameters: {
             query?: never;
@@ -4554,6 +4576,45 @@ export interface operations {
         };
         responses: {
             /** @description The LLM server's response, with the field `uncertainty`: `{id, status}` and the fields of a score, or a `warning` {code, message} that gives the reason for a missing score. In streams, the field is in the chunk that finishes the answer, at the top level and in `delta`, or in the `response` of `response.completed` or `response.incomplete`. The header `X-Score-ID` is the score's id for GET /scores/{id}. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            /** @description Error of the LLM server or of the service: `{error: {message, type, param, code}}`. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+        };
+    };
+    compact_v1_responses_compact_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    [key: string]: unknown;
+                };
+            };
+        };
+        responses: {
+            /** @description The LLM server's compaction of the turns. */
             200: {
                 headers: {
                     [name: string]: unknown;
