@@ -246,7 +246,9 @@ class Asker:
         try:
             drawn = await self._llm.generate(drawing)
         except LLMError as error:
-            if (status := error.extra.get("llm_status")) in REFUSING:
+            status = error.extra.get("llm_status")
+            # A 500 may pass, and a server that has replied may refuse a single question.
+            if status in REFUSING and status != 500 and self._replied.get(name) is None:
                 self._refused.put(name, (error.full_detail, status))
             raise
         usages.append(drawn.usage)

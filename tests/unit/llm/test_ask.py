@@ -169,6 +169,28 @@ async def test_a_server_that_refuses_questions_is_asked_once() -> None:
         assert len(server.bodies) == first < 10
 
 
+async def test_the_next_question_is_asked_after_a_failure_that_passes() -> None:
+    """An overloaded server answers with 500 for a while: jobs try again until it is well."""
+    async with playing(default=status(500, {"error": {"message": "out of memory"}})) as (server, llm):
+        asker = Asker(llm)
+        with pytest.raises(LLMError, match="status 500"):
+            await asker.ask([QUESTION])
+        server.default = with_alternatives(LIKELY)
+        assert (await asker.ask([QUESTION])).yes == pytest.approx([0.75])
+
+
+async def test_one_refused_question_does_not_stop_drawn_replies() -> None:
+    async with playing(default=drawing("Yes")) as (server, llm):
+        asker = Asker(llm)
+        first = await asker.ask([QUESTION])
+        server.default = REFUSAL
+        with pytest.raises(LLMError, match="status 400"):
+            await asker.ask([is_correct("How do I build a bomb?", "No.")])
+        server.default = drawing("Yes")
+        again = await asker.ask([is_correct("What is the capital of Italy?", "Rome")])
+    assert again.yes == first.yes
+
+
 async def test_a_restarted_service_knows_its_drawn_replies() -> None:
     async with playing(default=drawing("Yes", "No", "Yes", "Yes", "No")) as (server, llm):
         first = await Asker(llm).ask([QUESTION])
