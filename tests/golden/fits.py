@@ -22,9 +22,16 @@ from service.calibration.calibration import Calibration, service_fingerprint
 from service.calibration.diagnostics import CrossValidated
 from service.calibration.fitting import Stream, curvatures, fit_all, rng
 from service.calibration.labels import LabelledRows
-from service.calibration.material import all_texts, assemble, usable_rows
+from service.calibration.material import (
+    all_texts,
+    assemble,
+    claim_material,
+    claim_texts,
+    sentences_of,
+    usable_rows,
+)
 from service.calibration.promotion import promote
-from service.calibration.rows import DevRow
+from service.calibration.rows import ClaimIn, DevRow
 from service.embedding.port import FACTS
 from service.llm.prompt import LLMIdentity, Sampling
 from service.llm.samples import Draw
@@ -43,7 +50,8 @@ MADE_AT = datetime(2026, 11, 1, tzinfo=UTC)
 class Case:
     """A calibration. rival: case of the active one; known: case of the one on bundled questions.
 
-    has_answers: rows have an `answer` of their own, which is judged. copies: rows that ask again.
+    has_answers: rows have an `answer` of their own, which is judged. has_claims: that answer and another
+    row's are judged as claims. copies: rows that ask again.
     """
 
     file: str
@@ -53,6 +61,7 @@ class Case:
     has_logprobs: bool = True
     is_checked: bool = False
     has_answers: bool = True
+    has_claims: bool = False
     copies: int = 0
     rival: str = ""
     known: str = ""
@@ -72,6 +81,7 @@ CASES: Mapping[str, Case] = {
     ),
     "easy, known LLM": Case(EVERYDAY, num_samples=5, is_checked=True, known="hard, self-checks"),
     "easy, near copies": Case(EVERYDAY, num_samples=3, copies=20),
+    "hard, claims": Case(QWEN, num_samples=5, has_claims=True),
     "small LLM": Case(TEST, num_samples=5, num_rows=200),
 }
 
@@ -92,6 +102,10 @@ def stored(case: Case) -> list[DevRow]:
             answer_logprob=own_logprob(row) if case.has_answers and case.has_logprobs else None,
             correct=row.get("correct") if case.has_answers else None,
         )
+        if case.has_claims:
+            other = json.loads(lines[number % len(lines)])["answer"]
+            verdicts = {row["answer"]: row["correct"], other: False}
+            one = replace(one, claims=tuple(ClaimIn(text=t, correct=c) for t, c in verdicts.items()))
         made.append(replace(one, draws=draws, complete=True))
     again = [replace(row, line=len(made) + row.line) for row in made[: case.copies]]
     return [*made, *again]
@@ -100,8 +114,12 @@ def stored(case: Case) -> list[DevRow]:
 def labelled(case: Case) -> LabelledRows:
     """Return the rows of a case with verdicts, spectra and self-checks."""
     rows, num_samples, _ = usable_rows(stored(case), case.num_samples, rng(0, Stream.COPIES))
-    texts, embedder = all_texts(rows, FACTS), Words(DIMENSION, kernel=FACTS)
+    embedder, sentences = Words(DIMENSION, kernel=FACTS), [sentences_of(row) for row in rows]
+    texts = claim_texts(rows, sentences) if case.has_claims else all_texts(rows, FACTS)
     vectors = asyncio.run(embedder.embed(texts)).vectors
+    if case.has_claims:
+        by_text = dict(zip(texts, vectors, strict=True))
+        return LabelledRows(claim_material(rows, sentences, by_text, num_samples, DIMENSION))
     place = {text: i for i, text in enumerate(texts)}
     found = LabelledRows(assemble(rows, num_samples, vectors, place, DIMENSION, FACTS))
     if case.is_checked:
