@@ -288,6 +288,8 @@ def _cell(name: str, cell: str) -> object:
             return parse_json(cell)
         except ValueError as error:
             raise ValueError(f'{error}; write a list as JSON, such as ["Paris", "Lyon"]') from None
+    if name == "reference" and "|" in cell and not cell.lstrip().startswith("["):
+        raise ValueError('contains |; write one or more references as a JSON list, such as ["Paris", "Lyon"]')
     if name == "answer_logprob":
         return parse_json(cell)
     if name == "correct":

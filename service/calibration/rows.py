@@ -496,7 +496,7 @@ def unknown_fields(names: Sequence[str]) -> str:
     """Return the message for unknown fields, with the known ones."""
     listed = ", ".join(repr(printable(name)) for name in names[:MAX_UNKNOWN])
     more = f" and {len(names) - MAX_UNKNOWN} more" if len(names) > MAX_UNKNOWN else ""
-    return f"unknown: {listed}{more}; known are {', '.join(ROW_FIELDS)}; leave out others"
+    return f"unknown: {listed}{more}; known are {', '.join(ROW_FIELDS)}; rename or remove others"
 
 
 def printable(name: str) -> str:

@@ -260,6 +260,12 @@ class TestCsv:
         assert named == field and "missing value" in reason
         assert rows_of(jsonl([row])), "in JSONL the text is meant"
 
+    def test_several_references_in_a_cell_are_a_json_list(self):
+        ((_, named, reason),) = problems(b"prompt,reference\nQ?,Paris|Lyon\n")
+        assert named == "reference" and '["Paris", "Lyon"]' in reason
+        (row,) = rows_of(b'prompt,reference\nQ?,"[""Paris|1"", ""Lyon""]"\n')
+        assert row.references == ("Paris|1", "Lyon")
+
     @pytest.mark.parametrize(
         ("cell", "correct"),
         [("1.0", True), ("0.0", False), ("True", True), ("FALSE", False), ("yes", True), ("", None)],
@@ -272,7 +278,7 @@ class TestCsv:
         ("header", "message"),
         [
             (b"context,prompt,reference,source", "unknown: 'context', 'source'; known are prompt"),
-            (b"context,prompt,reference", "leave out others"),
+            (b"context,prompt,reference", "rename or remove others"),
             (b"prompt;reference;context;source", "unknown: 'context', 'source'; known are prompt"),
             (b"prompt,answer", "must name the columns prompt (or messages) and reference"),
             (b"prompt,reference,prompt", "twice"),
