@@ -207,8 +207,9 @@ class Callers:
             while +self.under_way and time.monotonic() < end:
                 await asyncio.sleep(0.2)
             if open_calls := dict(+self.under_way):
-                jobs = [job_id for job_id, state in self.tally.jobs.items() if not state]
-                self.tally.wrong.append(f"do not end: {open_calls}, jobs {jobs}")
+                self.tally.wrong.append(f"do not end: {open_calls}")
+                for job_id in [job_id for job_id, state in self.tally.jobs.items() if not state]:
+                    self.tally.wrong.append((await self.admin.get(f"/jobs/{job_id}")).text)
             await asyncio.sleep(STOP_AFTER_S + 10)
             for _ in range(20):
                 await self.once(self.score)
