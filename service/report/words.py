@@ -133,9 +133,9 @@ def opening(report: Part, target_error: float, num_samples: int | None) -> dict[
 
     num_samples: the recommended number of answers, as in `Promotion`.
 
-    verdict: "Use it.", "Use it with care.", "Not yet: ... more rows are needed." or "No.". safe: how far off
-    its numbers are, and for which questions. promise: the error that it promises. answers: how many answers
-    to draw. num_samples: this number, null without a recommendation.
+    verdict: "Use it.", "Use ..." with what may be used, "Not yet: ..." or "No.". safe: how far off its
+    numbers are, and for which questions. promise: the error that it promises. answers: how many answers to
+    draw. num_samples: this number, null without a recommendation.
     """
     rows, answers = report["correctness"]["by_num_samples"], report["answers"]
     promises = {
@@ -181,11 +181,19 @@ def _verdict(report: Part, *, is_promised: bool) -> str:
     """
     missing, decision = FEW_ROWS - report["data"]["rows_full"], report["decision"]
     if missing > 0:
-        return "Use it with care." if _was_activated(report) else f"Not yet: {rows_needed(missing)}"
+        return (
+            "Use it, and collect more rows." if _was_activated(report) else f"Not yet: {rows_needed(missing)}"
+        )
     refused, is_close = decision["asked"] != "never" and not decision["activated"], _is_close(report)
     if refused or not (is_close or _was_activated(report)):
         return "No."
-    return "Use it." if is_promised and is_close else "Use it with care."
+    if is_promised:
+        return "Use it." if is_close else "Use its P(correct), not its lambda_max."
+    return (
+        "Use its P(correct), not its decisions."
+        if report["correctness"]["diagram"]
+        else "Use its lambda_max only."
+    )
 
 
 def _was_activated(report: Part) -> bool:

@@ -172,7 +172,7 @@ async def test_ten_verdicts_adjust_the_bundled_calibration(tmp_path: Path, corre
     # The promises count the bundled questions, too, so there still are decisions.
     assert after["decision"]["action"] == ("answer" if correct else "abstain")
     assert "bundled_questions" in {warning["code"] for warning in after["warnings"]}
-    assert report["opening"]["verdict"] == "Use it with care."
+    assert report["opening"]["verdict"] == "Use it, and collect more rows."
 
 
 async def test_more_verdicts_join_the_first_ones_and_fewer_do_not_replace_them(tmp_path: Path) -> None:

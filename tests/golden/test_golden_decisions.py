@@ -50,7 +50,7 @@ def test_the_verdict_of_a_report_does_not_depend_on_how_rows_fall_into_folds(dat
     reports = [report_of(data.full, seed) for seed in range(8)]
     gaps = {report["projection"]["depolarized"]["ece"] for report in reports}
     assert len(gaps) == 8
-    assert {report["opening"]["verdict"] for report in reports} == {"Use it with care."}  # no promise
+    assert {report["opening"]["verdict"] for report in reports} == {"Use its P(correct), not its decisions."}
     assert {report["opening"]["promise"][:15] for report in reports} == {"Nothing at 20 %"}
 
 

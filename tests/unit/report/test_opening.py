@@ -29,7 +29,9 @@ def test_it_begins_with_a_verdict() -> None:
     raw, ours = report["projection"].values()
     report["decision"] |= {"asked": "if_better", "activated": True}
     assert opening(report, TARGET.error, None)["verdict"] == "Use it."
-    assert opening(report, 0.001, None)["verdict"] == "Use it with care."  # no promise
+    assert opening(report, 0.001, None)["verdict"] == "Use its P(correct), not its decisions."  # no promise
+    without = {**report, "correctness": {**report["correctness"], "diagram": []}}
+    assert opening(without, 0.001, None)["verdict"] == "Use its lambda_max only."
     report["decision"]["activated"] = False
     assert opening(report, TARGET.error, None)["verdict"] == "No."
     report["decision"]["asked"] = "never"
@@ -39,7 +41,7 @@ def test_it_begins_with_a_verdict() -> None:
     ours["ece"] = raw["ece"] + 0.05
     assert opening(report, TARGET.error, None)["verdict"] == "No."
     report["decision"] |= {"asked": "if_better", "activated": True}
-    assert opening(report, TARGET.error, None)["verdict"] == "Use it with care."
+    assert opening(report, TARGET.error, None)["verdict"] == "Use its P(correct), not its lambda_max."
 
 
 def test_rows_too_few_to_judge_by_come_first_with_how_many_more_are_needed() -> None:
@@ -49,7 +51,7 @@ def test_rows_too_few_to_judge_by_come_first_with_how_many_more_are_needed() -> 
         report["data"]["rows_full"] = rows
         assert opening(report, 0.2, None)["verdict"] == verdict
     report["decision"]["asked"] = "if_better"  # its prior is the bundled calibration
-    assert opening(report, 0.2, None)["verdict"] == "Use it with care."
+    assert opening(report, 0.2, None)["verdict"] == "Use it, and collect more rows."
     assert "adjust the bundled calibration" in opening(report, 0.2, None)["safe"]
     report["data"]["rows_full"] = 100
     assert opening(report, 0.2, None)["verdict"] == "Use it."
