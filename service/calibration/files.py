@@ -20,6 +20,7 @@ from service.calibration.rows import (
     DevRow,
     RowError,
     check_row,
+    listed_texts,
     parse_json,
     unknown_fields,
 )
@@ -288,8 +289,11 @@ def _cell(name: str, cell: str) -> object:
             return parse_json(cell)
         except ValueError as error:
             raise ValueError(f'{error}; write a list as JSON, such as ["Paris", "Lyon"]') from None
-    if name == "reference" and "|" in cell and not cell.lstrip().startswith("["):
-        raise ValueError('contains |; write one or more references as a JSON list, such as ["Paris", "Lyon"]')
+    if name == "reference" and "|" in cell and isinstance(listed_texts(cell), str):
+        raise ValueError(
+            'contains |: write several references as a JSON list, such as ["Paris", "Lyon"], and a text that '
+            'contains | as a list of one, such as ["a|b"]'
+        )
     if name == "answer_logprob":
         return parse_json(cell)
     if name == "correct":

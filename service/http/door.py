@@ -33,6 +33,7 @@ KINDS: Mapping[str, Kind] = {
     "/score/batch": "batch",
     "/v1/chat/completions": "chat",
     "/v1/responses": "chat",
+    "/v1/responses/compact": "chat",
     "/verify": "gateway",
 }
 # First parts of the paths that need no key, and of those that need a score key. Others need an admin key.

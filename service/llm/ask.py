@@ -247,8 +247,8 @@ class Asker:
             drawn = await self._llm.generate(drawing)
         except LLMError as error:
             status = error.extra.get("llm_status")
-            # A 500 may pass, and a server that has replied may refuse a single question.
-            if status in REFUSING and status != 500 and self._replied.get(name) is None:
+            # A 500 may be temporary, and a server that has replied may refuse only this question.
+            if status in REFUSING and status != 500 and not self._is_drawn.get(name):
                 self._refused.put(name, (error.full_detail, status))
             raise
         usages.append(drawn.usage)

@@ -127,7 +127,8 @@ class Chat:
     ) -> Response:
         """Return the response for a reply. A stream takes over what `ending` holds."""
         if reply.status == 404 and call.path.startswith("/responses"):
-            log.warning("the LLM server answered POST /v1/responses with 404: it may not have this route")
+            path = call.path.partition("?")[0]
+            log.warning("the LLM server answered POST /v1%s with 404: it may not have this route", path)
         is_scored = call.mode != "off" and reply.status in GOOD  # a failed call has no score
         if reply.is_stream and not call.abstains:
             stream = self._stream(call, reply, permit, hides=hides) if is_scored else as_it_is(reply)

@@ -26,19 +26,24 @@ _ABOUT = frozenset(
 )
 _MESSAGE_HEAD = frozenset({"id", "type", "role", "status"})
 _ENDS = frozenset({"response.completed", "response.incomplete"})
+_NOT_SPOKEN = frozenset({"reasoning", "compaction"})  # types of items that are no part of an answer
 _FAILURES = frozenset({"response.failed", "response.cancelled", "error"})
 
 
 class ResponseAnswer(Answer):
     """The text of a response's output messages, read whole or from events.
 
-    Messages of the phase `final_answer` count alone, if there are any. Messages are separated by line ends.
+    If any message has the phase `final_answer`, only such messages count. Messages are joined by newlines.
     Responses draw one answer per call, so the samples are chats with the same turns.
     """
 
     path = "/responses"
     # All keys share the server's account, so a stored response could be read with another key.
     always: ClassVar[Mapping[str, Any]] = MappingProxyType({"store": False})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._items: list[dict[str, Any]] = []  # the finished items of a stream
 
     def chat_of(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the chat with the same turns. Raises Unscorable if no chat has them."""
@@ -56,14 +61,18 @@ class ResponseAnswer(Answer):
     def take(self, payload: Mapping[str, Any], size: int = 0) -> bool:
         """Add a response or an event.
 
-        The response in the last event counts if it has several messages, or if no event before had text.
+        At the end of a stream, the whole items count if they have several messages, or if no event had text.
         """
         if "output" in payload:
             return super().take(_completion(payload))
         is_finished = super().take(_chunk(payload), size)
+        if payload.get("type") == "response.output_item.done" and self.failure is None:
+            self._items += _objects([payload.get("item")])
         if is_finished:
             self.is_over = True
             response = payload["response"]
+            if len(_messages(response)) < len(_messages({"output": self._items})):
+                response = {**response, "output": self._items}
             if len(_messages(response)) > 1 or ("output" in response and not self.has_begun):
                 self.restart()
                 super().take(_completion(response))
@@ -88,6 +97,12 @@ class ResponseAnswer(Answer):
         end = "response.incomplete" if payload.get("status") == "incomplete" else "response.completed"
         sent.append(with_uncertainty({"type": end, "response": payload}, document))
         return b"".join(event_of({**event, "sequence_number": i}) for i, event in enumerate(sent))
+
+
+class Compaction(Answer):
+    """A conversation that the LLM server has shortened. It is not an answer, so it is never judged."""
+
+    path = "/responses/compact"
 
 
 def _events_of_item(index: int, item: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -225,21 +240,18 @@ def _completion(response: Mapping[str, Any]) -> dict[str, Any]:
     kinds = {str(item.get("type")) for item in _objects(response["output"])}
     messages = _messages(response)
     final = [message for message in messages if message.get("phase") == "final_answer"]
-    texts, tokens, is_refusal = list[dict[str, Any]](), list[dict[str, Any]](), False
+    texts, tokens = list[dict[str, Any]](), list[dict[str, Any]]()
     for message in final or messages:
-        parts = _objects(message.get("content"))
-        is_refusal |= any(part.get("type") == "refusal" for part in parts)
-        spoken = [part for part in parts if part.get("type") == "output_text"]
-        if texts and spoken:
+        if texts:
             texts.append({"text": "\n"})
             tokens += [{"token": "\n"}] if tokens else []  # it has no log-probability
-        texts += spoken
+        texts += (spoken := _parts(message, "output_text"))
         tokens += [token for part in spoken for token in _objects(part.get("logprobs"))]
     answer = {
         "content": texts or None,
-        "refusal": is_refusal,
-        "reasoning": "reasoning" in kinds,
-        "tool_calls": bool(kinds - {"message", "reasoning"}),
+        "refusal": any(_parts(message, "refusal") for message in final or messages),
+        "reasoning": bool(kinds & _NOT_SPOKEN),
+        "tool_calls": bool(kinds - _NOT_SPOKEN - {"message"}),
     }
     choice = {"message": answer, "logprobs": {"content": tokens}, "finish_reason": _finish_reason(response)}
     return {"id": response.get("id"), "model": response.get("model"), "choices": [choice]}
@@ -263,7 +275,7 @@ def _chunk(event: Mapping[str, Any]) -> dict[str, Any]:
     elif (
         kind.startswith("response.output_item.") and isinstance(item, dict) and item.get("type") != "message"
     ):
-        choice = {"delta": {"reasoning" if item.get("type") == "reasoning" else "tool_calls": True}}
+        choice = {"delta": {"reasoning" if item.get("type") in _NOT_SPOKEN else "tool_calls": True}}
     about = response if isinstance(response, dict) else {}
     names = {name: about.get(name) for name in ("id", "model")}
     return {**names, "choices": [choice] if choice else []}
@@ -280,7 +292,21 @@ def _finish_reason(response: Mapping[str, Any]) -> str:
 
 
 def _messages(response: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [item for item in _objects(response.get("output")) if item.get("type") == "message"]
+    """Return the messages that have a text or a refusal."""
+    return [
+        item
+        for item in _objects(response.get("output"))
+        if item.get("type") == "message" and (_parts(item, "output_text") or _parts(item, "refusal"))
+    ]
+
+
+def _parts(message: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
+    """Return the parts of a kind; of texts, those that are not empty."""
+    return [
+        part
+        for part in _objects(message.get("content"))
+        if part.get("type") == kind and (kind == "refusal" or part.get("text"))
+    ]
 
 
 def _objects(value: object) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from service.llm.sse import is_heavy, parse_object, too_long
 from service.proxy.answer import Answer
 from service.proxy.call import Call, Mode, ScoreOptions
 from service.proxy.chat import Chat
-from service.proxy.responses import ResponseAnswer
+from service.proxy.responses import Compaction, ResponseAnswer
 
 HEADER = "X-Eigencal"
 FIELD = "eigencal"
@@ -75,17 +75,17 @@ async def responses(request: Request, chat: ChatDep) -> Response:
 @router.post(
     "/responses/compact",
     responses=_described("The LLM server's compaction of the turns."),
-    openapi_extra=_body("The LLM server's request."),
+    openapi_extra=_body("The LLM server's request. `eigencal` has no effect."),
 )
 async def compact(request: Request, chat: ChatDep) -> Response:
-    """Return the LLM server's compaction of a conversation. It is no answer, so it has no score.
+    """Return the LLM server's compaction of a conversation, without a score.
 
-    Raises NotFound if the operator withholds answers by their score.
+    404 if the operator withholds answers by their score.
     """
     if chat.abstain:
-        raise NotFound("This service withholds answers by their score, and a compaction has none.")
-    path, body = "/responses/compact", await request.body()
-    call = Call(body, path, _headers(request), Answer(), request.state.caller, mode="off")
+        raise NotFound("This service withholds answers by their score, and a compaction has no score.")
+    call = await _read(request, Compaction(), chat)
+    call.mode, call.abstains = "off", False
     return await chat.complete(call)
 
 

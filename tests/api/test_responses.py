@@ -28,6 +28,7 @@ NOT_STORED = {"store": False}
 TOOL = {"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": None}
 CALL = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
 REASONING = {"id": "rs_1", "type": "reasoning", "summary": []}
+TOKENS = [{"token": text, "logprob": -0.5, "top_logprobs": []} for text in ("Pa", "ris")]
 COMMENT = message("I think of Lyon, no, Nice.", phase="commentary")
 
 
@@ -438,9 +439,18 @@ async def test_streamed_answer_without_text_is_not_scored(item: dict[str, Any]) 
         ),
         ((COMMENT,), "I think of Lyon, no, Nice."),
         ((message("Paris"), message("It is in France.", 1)), "Paris\nIt is in France."),
-        ((message("Paris"), message("", 1)), "Paris"),
+        ((COMMENT, message("", 1, phase="final_answer")), "I think of Lyon, no, Nice."),
+        (({"type": "compaction", "encrypted_content": "x"}, message("Paris", 1)), "Paris"),
     ],
-    ids=["comment first", "comment last", "two final", "only a comment", "no phase", "one is empty"],
+    ids=[
+        "comment first",
+        "comment last",
+        "two final",
+        "only a comment",
+        "no phase",
+        "no final text",
+        "compacted",
+    ],
 )
 def test_final_messages_are_judged(output: tuple[dict[str, Any], ...], judged: str, stream: bool) -> None:
     answer = ResponseAnswer()
@@ -449,14 +459,43 @@ def test_final_messages_are_judged(output: tuple[dict[str, Any], ...], judged: s
     assert answer.candidate().text == judged
 
 
+@pytest.mark.parametrize(
+    "end", [{}, {"output": None}, {"output": []}, {"output": [message("Paris")]}], ids=str
+)
+def test_final_message_is_known_without_the_items_of_the_last_event(end: dict[str, Any]) -> None:
+    answer = ResponseAnswer()
+    for event in events(COMMENT, message("Paris", 1, phase="final_answer"))[:-1]:
+        answer.take(event)
+    answer.take({"type": "response.completed", "response": end})
+    assert answer.candidate().text == "Paris"
+
+
+@pytest.mark.parametrize(
+    "empty", [message(""), {"type": "message"}, {"type": "message", "content": "x"}], ids=str
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_messages_without_text_change_nothing(empty: dict[str, Any], stream: bool) -> None:
+    output, answer = (empty, message("Paris", 1, TOKENS), empty), ResponseAnswer()
+    sent = [*events(output[1])[:-1], {"type": "response.completed", "response": response(*output)}]
+    for payload in sent if stream else [response(*output)]:
+        answer.take(payload)
+    assert answer.candidate().total_logprob == -1.0
+
+
 COMPACTION = {"object": "response.compaction", "output": [{"type": "compaction", "encrypted_content": "x"}]}
 
 
 async def test_compactions_are_forwarded() -> None:
     async with before(status(200, COMPACTION)) as made:
-        answer = await made.http.post("/v1/responses/compact", json=QUESTION)
+        body = QUESTION | {"eigencal": {"abstain": True}}
+        answer = await made.http.post("/v1/responses/compact?api-version=1", json=body)
         [call] = made.server.requests
-    assert (answer.json(), call.path, call.body) == (COMPACTION, "/v1/responses/compact", QUESTION)
+    assert (answer.json(), call.path, call.body) == (
+        COMPACTION,
+        "/v1/responses/compact?api-version=1",
+        QUESTION,
+    )
+    assert "x-score-id" not in answer.headers
 
 
 async def test_no_compaction_where_answers_are_withheld() -> None:
@@ -466,8 +505,6 @@ async def test_no_compaction_where_answers_are_withheld() -> None:
 
 
 # Without samples
-
-TOKENS = [{"token": text, "logprob": -0.5, "top_logprobs": []} for text in ("Pa", "ris")]
 
 
 def telling(exchange: Exchange) -> dict[str, Any]:

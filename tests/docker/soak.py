@@ -207,7 +207,7 @@ class Callers:
             while +self.under_way and time.monotonic() < end:
                 await asyncio.sleep(0.2)
             if open_calls := dict(+self.under_way):
-                self.tally.wrong.append(f"do not end: {open_calls}")
+                self.tally.wrong.append(f"calls that do not end: {open_calls}")
                 for job_id in [job_id for job_id, state in self.tally.jobs.items() if not state]:
                     self.tally.wrong.append((await self.admin.get(f"/jobs/{job_id}")).text)
             await asyncio.sleep(STOP_AFTER_S + 10)

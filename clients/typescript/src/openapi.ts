@@ -558,9 +558,9 @@ export interface paths {
         put?: never;
         /**
          * Compact
-         * @description Return the LLM server's compaction of a conversation. It is no answer, so it has no score.
+         * @description Return the LLM server's compaction of a conversation, without a score.
          *
-         *     Raises NotFound if the operator withholds answers by their score.
+         *     404 if the operator withholds answers by their score.
          */
         post: operations["compact_v1_responses_compact_post"];
         delete?: never;

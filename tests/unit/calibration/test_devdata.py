@@ -261,8 +261,9 @@ class TestCsv:
         assert rows_of(jsonl([row])), "in JSONL the text is meant"
 
     def test_several_references_in_a_cell_are_a_json_list(self):
-        ((_, named, reason),) = problems(b"prompt,reference\nQ?,Paris|Lyon\n")
-        assert named == "reference" and '["Paris", "Lyon"]' in reason
+        for cell in ("Paris|Lyon", "[Paris|Lyon", "[1] | [2]"):
+            ((_, named, reason),) = problems(f"prompt,reference\nQ?,{cell}\n".encode())
+            assert named == "reference" and "list" in reason
         (row,) = rows_of(b'prompt,reference\nQ?,"[""Paris|1"", ""Lyon""]"\n')
         assert row.references == ("Paris|1", "Lyon")
 
