@@ -134,10 +134,7 @@ class Recorded:
             self.rows = [_of_first(row) for row in self.rows]
             self.num_samples -= 1
         self._stored = [_stored(i, row) for i, row in enumerate(self.rows, start=1)]
-        verdicts = [(row.correct, row.answer or "", row.references) for row in self._stored]
-        self.right = np.array([
-            correct(text, references) if known is None else known for known, text, references in verdicts
-        ])  # fmt: skip
+        self.right = np.array([_is_right(row) for row in self._stored])
 
     @cached_property
     def answer_vectors(self) -> dict[str, np.ndarray]:
@@ -192,6 +189,12 @@ def recorded_vectors(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, 
         vector_by_text |= dict(zip(row["samples"], vectors[places], strict=True))
         vector_by_text[row["reference"]] = vectors[reference]
     return vector_by_text
+
+
+def _is_right(row: DevRow) -> bool:
+    if row.correct is not None:
+        return row.correct
+    return correct(row.answer or "", row.references, row.question or "")
 
 
 def _cut(row: dict[str, Any], count: int) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 A multipart body is spooled to disk. The size of either kind of body is limited while it arrives.
 """
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from service.calibration.files import DevData, UploadLimits, check_size, read_ex
 from service.calibration.rows import parse_json
 from service.errors import BodyTooLarge, InvalidRequest, Overloaded, UnsupportedMediaType
 from service.http.problems import refusal
-from service.jobs.model import CalibrateOptions, JobOptions
+from service.jobs.model import MAX_NAME, CalibrateOptions, JobOptions
 from service.sharing import Places, Threads
 
 MAX_JSON_BYTES = 16 << 20  # parsed in memory, at several times its size
@@ -27,6 +28,7 @@ MULTIPART_OVERHEAD = 1 << 20  # boundaries, part headers and option fields
 MAX_FIELDS = 32
 MAX_FIELD_BYTES = 64 << 10
 UPLOAD_THREADS = 2
+NAMELESS = frozenset({"file", "upload", "blob"})  # what clients and browsers call data without a file
 MAX_UPLOADS = 8  # being read and stored, or waiting
 
 
@@ -60,8 +62,15 @@ def from_form(form: FormData) -> Upload:
         if not isinstance(value, str):
             raise _invalid(name, "must not be a file; send the data as `file`")
     # Empty fields are left out, since browsers also send fields that nobody filled in.
-    filled = {name: text for name, text in sent.items() if text}
+    filled = {"name": name_of(file.filename or ""), **{name: text for name, text in sent.items() if text}}
     return Upload(file.file, _options(filled, strings=True))
+
+
+def name_of(filename: str) -> str:
+    """Return the name of the calibration of a file: the file's, without folders and ending, shortened."""
+    base = re.split(r"[/\\]", filename)[-1]
+    name = re.sub(r"\.(?:jsonl|ndjson|json|csv|txt)\Z", "", base, flags=re.IGNORECASE)
+    return "" if name in NAMELESS else name[:MAX_NAME]
 
 
 def from_json(body: bytes) -> Upload:

@@ -345,7 +345,9 @@ class LabelledRows:
             # A verdict without an `answer` is about the dominant answer of all answers only.
             own_verdict = row.correct if answer == self._of_all[i] else None
             text = self._texts[i][answer] if row.answer is None else row.answer
-            self._verdicts[i, answer] = correct(text, row.references) if own_verdict is None else own_verdict
+            self._verdicts[i, answer] = (
+                correct(text, row.references, row.question or "") if own_verdict is None else own_verdict
+            )
         return self._verdicts[i, answer]
 
     def _refused(self, i: int, answer: int, num_samples: int) -> bool:
@@ -385,5 +387,5 @@ def _source_of(has_answer: Sequence[bool], other: JudgedTexts) -> JudgedTexts:
 def _verdict(row: DevRow, text: str) -> Verdict:
     if row.correct is not None:
         return Verdict(text, row.correct, "given")
-    rule = verdict(text, row.references)
+    rule = verdict(text, row.references, row.question or "")
     return Verdict(text, rule != "none", rule)

@@ -4,7 +4,7 @@ The cosine of whole sentences compares wording: "The capital of Italy is Milan."
 of Italy is Rome." than "It is Rome." is. The kernel of two answers is a product of four:
 
 - the cosine of the embeddings of the words that the question lacks;
-- the cosine of their numbers, with units ("30 days" is neither 90 days nor 30 months);
+- the cosine of their numbers, with units ("30 days" is neither 90 days nor 30 months; see `values`);
 - the cosine of their names;
 - `NEGATION` if exactly one of them is negated.
 
@@ -22,7 +22,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from service.claims.facts import (
     LISTS,
-    POWERS_OF_TEN,
     Word,
     asked_part,
     beyond,
@@ -30,6 +29,7 @@ from service.claims.facts import (
     read_words,
     words_of_question,
 )
+from service.claims.values import Quantity, quantities
 from service.embedding.port import PAPER, Kernel
 from service.spectral.spectrum import RANK_TOLERANCE, unit_rows
 
@@ -44,26 +44,15 @@ LLM_WEIGHT = 0.8  # of P(same) in the kernel; the facts have the rest. See `comp
 LEAST_DIRECTION = 0.01  # of the largest singular value of the first texts: smaller ones are noise
 BRIEF = 3  # words: a text of no more, without a number, may be a name
 
-_NUMERALS = {word: number for number, words in LISTS["numerals"].items() for word in words}
-_UNITS = {word: unit for unit, words in LISTS["units"].items() for word in words}
-_DEGREES = frozenset(LISTS["degrees"])
+_UNITS = [word for words in LISTS["units"].values() for word in words]
 _NO_NAME = re.compile(
     rf"(?:{'|'.join([*LISTS['no_names'], *LISTS['negations'], *LISTS['degrees'], *_UNITS])})\Z"
 )
-_SIGNS: Mapping[str, str] = LISTS["signs"]
 
 
 def compared_texts(texts: Sequence[str], question: str, kernel: Kernel) -> list[str]:
     """Return the text of each answer that the kernel takes the embedding of."""
     return [*texts] if kernel == PAPER else beyond(texts, question)
-
-
-@dataclass(frozen=True, slots=True)
-class Quantity:
-    """A number in a text and its unit, both in canonical form; "" for no unit."""
-
-    number: str
-    unit: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +84,7 @@ def read_texts(
     is_negation = is_negated(read_words(part), part)
     pairs = list(zip(read, texts, strict=True))
     return Reading(
-        [list(quantities_of(*pair)) for pair in pairs],
+        [list(quantities(text)) for text in texts],
         _names(read, compared, words_of_question(question), num_drawn),
         [not is_negation and is_negated(*pair) for pair in pairs],
     )
@@ -173,7 +162,7 @@ def _weighted(quantities: Sequence[Quantity]) -> Iterator[tuple[str, float]]:
     for quantity in quantities:
         yield quantity.number, NUMBER
         if quantity.unit:
-            yield f"{quantity.number} {quantity.unit}", UNIT
+            yield quantity.amount, UNIT
 
 
 def realize(kernel: Floats) -> Floats:
@@ -194,23 +183,6 @@ def realize_first(kernel: Floats, count: int) -> Floats:
     space = np.zeros((len(kernel), count + 1))
     space[:count, :count], space[count:, :count], space[count:, count] = first, rest, outside
     return unit_rows(space)
-
-
-def quantities_of(words: Sequence[Word], text: str) -> Iterator[Quantity]:
-    """Yield the numbers of a text of these words."""
-    for i, word in enumerate(words):
-        number = word.plain if word.is_number else _NUMERALS.get(word.plain)
-        if number is None:
-            continue
-        between = next((word.plain for word in words[i + 1 : i + 2]), "")
-        skips = between in _DEGREES or between.startswith(tuple(POWERS_OF_TEN))
-        following = next(iter(words[i + 1 + skips : i + 2 + skips]), None)
-        # A space may stand between number and sign.
-        after, before = text[word.end : word.end + 2], text[max(word.start - 2, 0) : word.start]
-        unit = _SIGNS.get(after.lstrip()[:1], "") or _SIGNS.get(before.rstrip()[-1:], "")
-        if not unit and following is not None:
-            unit = _UNITS.get(following.plain, "")
-        yield Quantity(number, unit)
 
 
 def _names(

@@ -14,13 +14,9 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from service.claims.facts import asked_part, beyond, possible_questions, read_words
-from service.claims.kernel import (
-    Quantity,
-    kernel_matrix,
-    quantities_of,
-    read_texts,
-)
+from service.claims.facts import asked_part, beyond, possible_questions
+from service.claims.kernel import kernel_matrix, read_texts
+from service.claims.values import Quantity, quantities
 from service.spectral.spectrum import unit_rows
 
 Floats = NDArray[np.float64]
@@ -97,7 +93,7 @@ class Matcher:
         self._reading = read_texts(self._texts, compared, question, len(table))
         self._kernel = kernel_matrix(self._reading, [vectors[text] for text in compared])
         part = asked_part(question)
-        self._question_numbers = {quantity.number for quantity in quantities_of(read_words(part), part)}
+        self._question_numbers = {quantity.number for quantity in quantities(part)}
         self._questions = possible_questions(self._texts, question)
 
     def matches(self) -> Iterator[MatchedClaim]:
@@ -167,12 +163,16 @@ def _nearest(rows: NDArray[np.intp], cosines: Floats, preferred: NDArray[np.bool
 
 def _less(quantities: Sequence[Quantity], others: Sequence[Quantity]) -> list[Quantity]:
     """Return the quantities that the others lack. A number without a unit equals the number with any unit."""
+    amounts = {other.amount for other in others}
     units = defaultdict[str, set[str]](set)
     for other in others:
         units[other.number].add(other.unit)
     return [
         quantity
         for quantity in quantities
-        if not (of_number := units[quantity.number])
-        or (quantity.unit and not {quantity.unit, ""} & of_number)
+        if quantity.amount not in amounts
+        and (
+            not (of_number := units[quantity.number])
+            or (quantity.unit and not {quantity.unit, ""} & of_number)
+        )
     ]

@@ -1,7 +1,7 @@
 """Verdicts: the rule that judges an answer by its words and the references (**ours**).
 
-Against verdicts read by eye, the rule has a precision of .95 and a recall of .96 on 1,442 recorded rows, and
-.98 and .89 on 240 rows of another LLM. ROUGE-L > 0.3, the rule of the paper, has .65 and .94.
+Against verdicts read by eye, the rule has a precision of .99 and a recall of .95 on 940 recorded rows.
+ROUGE-L > 0.3, the rule of the paper, has .65 and .94 (1,442 rows).
 """
 
 import re
@@ -10,7 +10,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Literal, NamedTuple
 
-from service.claims.facts import LISTS, POWERS_OF_TEN, normalize_number, normalize_text, words
+from service.claims.facts import (
+    POWERS_OF_TEN,
+    normalize_number,
+    normalize_text,
+    words,
+    words_of_question,
+)
+from service.claims.values import in_base_units, in_one_form, versions
 
 Rule = Literal["equal", "contains", "contained", "spelling", "none"]
 SUREST_FIRST: tuple[Rule, ...] = ("equal", "contains", "spelling", "contained", "none")
@@ -20,33 +27,10 @@ _TOKEN = re.compile(
     r"(?P<number>(?:\d{1,3}(?: \d{3})+(?!\d)|\d+)(?:[.,'\u2019:]\d+)*)"
     r"|[^\W\d_]+\d*"
 )
-_DIGITS = {
-    word: str(digit)
-    for digit, word in enumerate(
-        [
-            "zero",
-            "one",
-            "two",
-            "three",
-            "four",
-            "five",
-            "six",
-            "seven",
-            "eight",
-            "nine",
-            "ten",
-            "eleven",
-            "twelve",
-        ]
-    )
-}
 _ARTICLES = frozenset({"a", "an", "the"})
 _PLURAL_FROM = 4  # characters: "gas" and "yes" keep their s
-_SPELLING_FROM, _SPELLING_SHARE = 8, 1 / 8  # characters; edits by characters
-_LETTERS = 2  # characters of a word that names one of several, such as C in "vitamin C"
-# Without numerals of other languages that are English words: "5 cents" is not a longer number.
-_NUMERALS = {word for of_number in LISTS["numerals"].values() for word in of_number} - {"cent", "due", "once"}
-_NUMBER = re.compile(rf"\d+|{'|'.join(_NUMERALS)}|(?:{'|'.join(POWERS_OF_TEN)})(?:en?)?")
+_SPELLING_FROM, _TYPO_FROM = 8, 5  # characters of a text, and of a word, that may have a typo
+_NUMBER = re.compile(rf"\d+|percent|(?:{'|'.join(POWERS_OF_TEN)})(?:en?)?")
 _EXTRA_TOKENS = 2  # a short answer has at most 2 n + 2 tokens, n those of the reference
 
 # An answer negates a reference in the same clause (en, de, fr, es, it, pt, nl, sv, da, ru; without accents).
@@ -64,6 +48,7 @@ _ACCENTED = re.compile(r"(?<!\w)(?:n\u00e9e?s?|o\u00f9)(?!\w)", re.IGNORECASE)
 _CLAUSE_END = re.compile(r"[.!?:](?=\s|$)|[,;()\n]|(?<!\w)(?:but|sondern|aber|mais|pero|sino|ma|mas)(?!\w)")
 _SENTENCE_END = re.compile(r"[.!?](?=\s|$)|\n")
 _PIECE_END = re.compile(r"[,;\n]")
+_BRACKETS = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
 MAX_AROUND = 500  # characters before and after a passage that tell whether it is meant
 _MAX_PIECE_WORDS, _MIN_PIECES = 3, 3
 # Words of long answers that do not mean them.
@@ -83,14 +68,14 @@ class _Token(NamedTuple):
     end: int
 
 
-def verdict(answer: str, references: Iterable[str]) -> Rule:
+def verdict(answer: str, references: Iterable[str], question: str = "") -> Rule:
     """Return the surest rule by which the answer is right, "none" for a wrong answer.
 
     equal: the answer and a reference have the same words. contains: the reference stands in the answer.
     contained: the answer stands in the reference, is at least half of it, and is not a part of a number in
-    words ("one" of "one hundred"). spelling: both differ in an eighth of their letters at most, contain no
-    number, and differ in no word of one or two letters. Case, accents, plurals, articles and the form of a
-    number are ignored.
+    words ("one" of "one hundred"). spelling: long words differ by one letter too many, or by two that are
+    exchanged. Case, accents, plurals, articles, text in brackets and the form of numbers, dates, times and
+    units are ignored. A short answer must say more than the question ("Rain" for "Purple Rain").
 
     An answer does not contain a reference that it negates ("not Berlin"), offers as one of several ("Berlin
     or Bonn", "Berlin, Paris, Rome") or asks about. In a longer answer common words ("yes") and references of
@@ -100,18 +85,31 @@ def verdict(answer: str, references: Iterable[str]) -> Rule:
     >>> verdict("The capital of Germany is Berlin.", ["Berlin"]), verdict("It is not Berlin.", ["Berlin"])
     ('contains', 'none')
     """
-    return min(_rules(answer, references), key=SUREST_FIRST.index, default="none")
+    return min(_rules(answer, references, question), key=SUREST_FIRST.index, default="none")
 
 
-def correct(answer: str, references: Iterable[str]) -> bool:
+def correct(answer: str, references: Iterable[str], question: str = "") -> bool:
     """Return True if the answer is right by one of the references; see `verdict`."""
-    return any(rule != "none" for rule in _rules(answer, references))
+    return any(rule != "none" for rule in _rules(answer, references, question))
 
 
-def _rules(answer: str, references: Iterable[str]) -> Iterator[Rule]:
-    """Yield for each reference the rule by which it makes the answer right, "none" if it does not."""
-    normalized = _normalize(answer)
-    return (_rule(normalized, _normalize(reference)) for reference in references)
+def _rules(answer: str, references: Iterable[str], question: str) -> Iterator[Rule]:
+    """Yield for each reference the rules by which it makes the answer right, "none" if it does not."""
+    asked, answers = words_of_question(question), _with_and_without_brackets(answer)
+    for reference in references:
+        wanted = _with_and_without_brackets(reference)
+        # Brackets of both may say different things: "Mercury (planet)".
+        for pair in dict.fromkeys([*((one, wanted[0]) for one in answers), (answers[0], wanted[-1])]):
+            yield _rule(*pair, asked)
+            scaled = in_base_units(pair[0]), in_base_units(pair[1])
+            if scaled != pair:
+                yield _rule(*scaled, asked)
+
+
+def _with_and_without_brackets(text: str) -> list[str]:
+    """Return a normalized text, and if it has brackets, the same without them."""
+    without = _BRACKETS.sub(" ", text)
+    return [_normalize(text), *([_normalize(without)] if without != text else [])]
 
 
 def is_too_long(answer: str, references: Iterable[str]) -> bool:
@@ -128,25 +126,31 @@ def words_compared(text: str) -> tuple[str, ...]:
 
 def _normalize(text: str) -> str:
     """Return a text without case, accents and the words that a lost accent would turn into another."""
-    return normalize_text(_ACCENTED.sub("", unicodedata.normalize("NFC", text)))
+    return in_one_form(normalize_text(versions(_ACCENTED.sub("", unicodedata.normalize("NFC", text)))))
 
 
-def _rule(answer: str, reference: str) -> Rule:
-    """Return the rule by which one reference makes the answer right. Both texts are normalized."""
+def _rule(answer: str, reference: str, asked: frozenset[str]) -> Rule:
+    """Return the rule by which one reference makes the answer right. Both texts are normalized.
+
+    asked: words of the question.
+    """
     of_answer, of_reference = list(_tokens(answer)), list(_tokens(reference))
     present, wanted = [token.text for token in of_answer], [token.text for token in of_reference]
     if not present or not wanted:
         return "none"
-    if present == wanted:
+    joined = "".join(wanted)
+    if present == wanted or (joined.isalpha() and "".join(present) == joined):  # "Spider-Man", "Spiderman"
         return "equal"
     is_short = len(present) <= 2 * len(wanted) + _EXTRA_TOKENS
     # "One" is a pronoun as often.
     numbers = {
         token.text for token in of_answer if token.text.isdigit() and answer[token.start : token.end] != "one"
     }
-    is_common = len("".join(wanted)) == 1 or "".join(wanted) in _COMMON
+    is_common = len(joined) == 1 or joined in _COMMON
     is_telling = not is_common or {*wanted} == numbers
-    if (is_short or is_telling) and not (_is_list(answer) and not _is_list(reference)):
+    if len(present) <= len(wanted) + 1 and all(answer[t.start : t.end] in asked for t in of_answer):
+        return "none"
+    if (is_short or is_telling) and _num_listed(answer) <= _num_listed(reference):
         places = _places(of_answer, wanted)
         if any(_is_meant(answer, of_answer[i].start, of_answer[i + len(wanted) - 1].end) for i in places):
             return "contains"
@@ -154,7 +158,7 @@ def _rule(answer: str, reference: str) -> Rule:
         not _is_part_of_number(wanted, i, i + len(present)) for i in _places(of_reference, present)
     ):
         return "contained"
-    return "spelling" if _same_spelling(" ".join(present), " ".join(wanted)) else "none"
+    return "spelling" if _same_spelling(present, wanted) else "none"
 
 
 def _tokens(normalized: str) -> Iterator[_Token]:
@@ -168,7 +172,7 @@ def _tokens(normalized: str) -> Iterator[_Token]:
         elif text not in _ARTICLES:
             is_plural = len(text) >= _PLURAL_FROM and text.endswith("s") and not text.endswith("ss")
             singular = text[:-1] if is_plural else text
-            yield _Token(_DIGITS.get(text, singular), *match.span())
+            yield _Token("1" if text == "one" else singular, *match.span())
 
 
 def _places(tokens: Sequence[_Token], wanted: Sequence[str]) -> Iterator[int]:
@@ -187,25 +191,31 @@ def _is_part_of_number(tokens: Sequence[str], start: int, end: int) -> bool:
     )
 
 
-def _same_spelling(answer: str, reference: str) -> bool:
-    from rapidfuzz.distance import Levenshtein
+def _same_spelling(present: Sequence[str], wanted: Sequence[str]) -> bool:
+    return (
+        len(present) == len(wanted)
+        and len(" ".join(wanted)) >= _SPELLING_FROM
+        and all(a == b or _is_typo(*sorted((a, b), key=len)) for a, b in zip(present, wanted, strict=True))
+    )
 
-    longest = max(len(answer), len(reference))
-    if longest < _SPELLING_FROM or any(character.isdigit() for character in answer + reference):
+
+def _is_typo(shorter: str, longer: str) -> bool:
+    """Return True if two words differ by one letter too many, not the first, or by two exchanged letters."""
+    if len(shorter) < _TYPO_FROM or not (shorter + longer).isalpha():
         return False
-    pairs = zip_longest(answer.split(), reference.split(), fillvalue="")
-    if any(a != b and max(len(a), len(b)) <= _LETTERS for a, b in pairs):  # "vitamin C" and "vitamin D"
-        return False
-    shorter, longer = sorted((answer, reference), key=len)
-    is_negated = longer.endswith(shorter)  # "symmetric" in "asymmetric"
-    return not is_negated and Levenshtein.distance(answer, reference) <= _SPELLING_SHARE * longest
+    start = next(
+        (i for i, pair in enumerate(zip(shorter, longer, strict=False)) if pair[0] != pair[1]), len(shorter)
+    )
+    exchanged = (
+        longer[:start] + longer[start + 1 : start + 2] + longer[start : start + 1] + longer[start + 2 :]
+    )
+    return (start > 0 and shorter == longer[:start] + longer[start + 1 :]) or shorter == exchanged
 
 
-def _is_list(text: str) -> bool:
-    """Return True if the text is a list of short pieces, as "Berlin, Paris, Rome"."""
-    sizes = [len(words(piece)) for piece in _PIECE_END.split(text)]
-    filled = [size for size in sizes if size]
-    return len(filled) >= _MIN_PIECES and max(filled) <= _MAX_PIECE_WORDS
+def _num_listed(text: str) -> int:
+    """Return the number of pieces of a list of short pieces, as "Berlin, Paris, Rome"; 0 for other texts."""
+    sizes = list(filter(None, (len(words(piece)) for piece in _PIECE_END.split(text))))
+    return len(sizes) if len(sizes) >= _MIN_PIECES and max(sizes) <= _MAX_PIECE_WORDS else 0
 
 
 def _is_meant(text: str, start: int, end: int) -> bool:

@@ -19,13 +19,18 @@ JobStage = Literal["sampling", "embedding", "comparing", "checking", "fitting", 
 MAX_CORRECTIONS = 10_000
 
 
+MAX_NAME = 200  # characters
+
+
 class CalibrateOptions(RequestModel):
     """Options of a calibration. All are optional."""
 
     num_samples: int | None = Field(
         None, ge=2, le=MAX_ITEMS, description="Answers per prompt. Left out: the number that a score draws."
     )
-    name: str = Field("", max_length=200, description="Name for display.")
+    name: str = Field(
+        "", max_length=MAX_NAME, description="Name for display. Left out: the name of an uploaded file."
+    )
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of folds and resamples.")
     method: MethodOption = Field(
         "auto",

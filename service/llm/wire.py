@@ -101,7 +101,8 @@ _NOT_FINISHED = frozenset({"", "null", "none"})
 FAILED = frozenset({"abort", "error"})  # finish reasons of choices that the server aborted
 MAX_END_LETTERS = 20
 # Tokens may be tags, ids (vLLM's --return-tokens-as-token-ids) or bytes (OpenAI's "bytes:\\xe5").
-_NO_TEXT = re.compile(r"<[^<>]*>|token_id:\d+|(?:bytes:)?(?:\\x[0-9a-fA-F]{2})+")
+_TAG = re.compile(r"<[^<>]*>")
+_NO_TEXT = re.compile(rf"{_TAG.pattern}|token_id:\d+|(?:bytes:)?(?:\\x[0-9a-fA-F]{2})+")
 # Byte-level vocabularies write bytes as letters up to this code point, such as "Ġ" for a space.
 _LAST_BYTE = 0x143
 _BYTES = re.compile(r"[\u0100-\u0143\ufffd]|\\x[0-9a-fA-F]{2}|<0x[0-9a-fA-F]{2}>")
@@ -233,12 +234,14 @@ def are_tokens_of(tokens: Sequence[str], text: str) -> bool:
 
     Only letters and digits are compared. Tags such as <|im_end|>, token ids, and bytes of non-ASCII
     characters, which servers write in different forms, are ignored. Tokens without any letter match every
-    text. At most `MAX_END_LETTERS` may follow the text, as room for a stop string. A repetition of the text
-    does not match.
+    text, but tokens that are all tags or empty only a text without letters. At most `MAX_END_LETTERS` may
+    follow the text, as room for a stop string. A repetition of the text does not match.
     """
     joined = "".join(tokens)
     in_bytes = _BYTES.search(joined) is not None
     spelt, expected = _letters(joined, ascii_only=in_bytes), _letters(text, ascii_only=in_bytes)
+    if tokens and expected and not in_bytes and not _TAG.sub("", joined).strip():
+        return False
     rest = spelt[len(expected) :]
     is_repeated = bool(expected) and rest.startswith(expected)
     return not spelt or (spelt.startswith(expected) and len(rest) <= MAX_END_LETTERS and not is_repeated)

@@ -105,7 +105,7 @@ async def test_larger_token_limit_is_another_setup_only_with_longer_samples(
         choices = [choice_of("Paris", i) for i in range(exchange.body.get("n", 1))]
         usage = {"prompt_tokens": 3, "completion_tokens": max(tokens)}
         for choice, number in zip(choices, tokens, strict=False):
-            choice["logprobs"] = {"content": [{"token": "", "logprob": -0.25}] * number}
+            choice["logprobs"] = {"content": [{"token": "token_id:1", "logprob": -0.25}] * number}
             if told == "in all":
                 choice["logprobs"] = None
         usage = {} if told == "by token" else usage

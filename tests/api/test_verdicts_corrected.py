@@ -80,7 +80,7 @@ async def test_a_report_has_the_most_doubtful_verdicts_first(
 ) -> None:
     sent = rows()
     sent[20] |= {"reference": "Saint Petersburg", "samples": ["It is Petersburg now, I think"] * 5}
-    sent[30] |= {"reference": "Saint Petersburg", "samples": ["Sankt Petersburg"] * 5}
+    sent[30] |= {"reference": "Saint Petersburg", "samples": ["Saint Petersburgh"] * 5}
     sent[35] |= {"correct": True}
     job = await calibrated(world, sent)
     shown = (await world.report(job))["verdicts"]["rows"]
@@ -188,6 +188,6 @@ async def test_activation_history(world: World, caplog: pytest.LogCaptureFixture
     scored = (await world.http.post("/score", json={"prompt": "question 1"})).json()
     assert scored["calibration"]["id"] == two
     metrics = (await world.http.get("/metrics")).text
-    assert f'eigencal_active_calibration{{calibration="{two}",name=""}} 1.0' in metrics
+    assert f'eigencal_active_calibration{{calibration="{two}",name="dev"}} 1.0' in metrics
     assert f'eigencal_active_calibration_age_seconds{{calibration="{two}"}}' in metrics
     assert "eigencal_activations_total 6.0" in metrics

@@ -209,8 +209,10 @@ class TestLogProbabilitiesOfAnotherText:
             ("Paris.", [("Paris", -0.1), (".", -0.1), (" Lyon is another town, and Nice is, too", -9.0)]),
             ("\u041f\u0430\u0440\u0438\u0436", [("\u041b\u0438\u043e\u043d", -0.1)]),
             ("\u5317\u4eac", [("\u4e0a\u6d77", -0.1)]),
+            ("Paris.", [("<|im_end|>", -0.1)]),
+            ("Paris.", [("", -0.1), ("", -0.1)]),
         ],
-        ids=["reasoning", "doubled", "other", "begin", "more", "Russian", "Chinese"],
+        ids=["reasoning", "doubled", "other", "begin", "more", "Russian", "Chinese", "end alone", "empty"],
     )
     async def test_tokens_of_another_text_are_not_evidence(
         self, text: str, tokens: list[tuple[str, float]]
@@ -232,7 +234,6 @@ class TestLogProbabilitiesOfAnotherText:
             pytest.param("\u5317\u4eac", ["\u00e5\u012e\u0139", "\u00e4\u00ba\u00ac"], id="Chinese"),
             pytest.param("Mus\u00e9e d'Orsay", ["Mus", "\u00c3\u00a9", "e", " d'", "Orsay"], id="accent"),
             pytest.param("<b>Paris</b>", ["<", "b", ">", "Paris", "</", "b", ">", ""], id="markup"),
-            pytest.param("Paris.", ["", ""], id="no texts"),
             pytest.param("Paris.", ["token_id:3681", "token_id:13"], id="ids"),
             pytest.param("\u5317\u4eac", ["\u5317", "\u4eac", "<|im_end|>"], id="Chinese as text"),
             pytest.param("\u5317\u9f98 1", ["\u5317", "\ufffd", "\ufffd", " ", "1"], id="character parts"),

@@ -345,7 +345,7 @@ def telling(*, tells: bool = True, refuses: int = 0, tokens: int = 2, ends: str 
         if refuses and wanted is not None:
             await exchange.send(refuses, {"error": {"message": "logprobs are not for you"}})
             return
-        token = {"token": "", "logprob": -1 / tokens}
+        token = {"token": "token_id:1", "logprob": -1 / tokens}
         body_ = {"content": [token] * (tokens // 2)} if wanted and tells else None
         if not body.get("stream"):
             whole = body_ and {"content": [token] * tokens}

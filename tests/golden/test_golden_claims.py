@@ -39,10 +39,10 @@ def figures(rows: Judged) -> tuple[float, float, float]:
 
 
 def test_figures_of_the_recorded_answers(world: World) -> None:
-    assert (world.right.size, world.right.sum()) == (180, 16)
-    assert figures(world.short()) == pytest.approx((0.720, 0.748, 0.660), abs=0.005)
-    assert figures(world.matched()) == pytest.approx((0.717, 0.705, 0.552), abs=0.005)
-    assert auroc(world.best_cosines(), world.right) == pytest.approx(0.699, abs=0.005)
+    assert (world.right.size, world.right.sum()) == (180, 14)
+    assert figures(world.short()) == pytest.approx((0.698, 0.732, 0.660), abs=0.005)
+    assert figures(world.matched()) == pytest.approx((0.694, 0.700, 0.552), abs=0.005)
+    assert auroc(world.best_cosines(), world.right) == pytest.approx(0.680, abs=0.005)
 
 
 def test_sentences_match_only_their_own_question(world: World) -> None:

@@ -43,7 +43,7 @@ def data(shared_data: Path) -> Recorded:
 
 
 def test_judged_rows(data: Recorded) -> None:
-    assert (data.judged.sum(), data.right[data.judged].sum()) == (363, 40)
+    assert (data.judged.sum(), data.right[data.judged].sum()) == (363, 37)
 
 
 def test_the_verdict_of_a_report_does_not_depend_on_how_rows_fall_into_folds(data: Recorded) -> None:
@@ -73,7 +73,7 @@ def test_p_correct_of_three_answers_with_evidence_beats_the_base_rate(data: Reco
 
 @pytest.mark.mpnet
 @pytest.mark.parametrize(
-    ("name", "probability", "lambda_max"), [(TEST, 0.768, 0.792), (DEV, 0.698, 0.629)], ids=["test", "dev"]
+    ("name", "probability", "lambda_max"), [(TEST, 0.764, 0.786), (DEV, 0.702, 0.638)], ids=["test", "dev"]
 )
 def test_auroc_of_answer_probability_and_lambda_max_of_three(
     shared_data: Path, name: str, probability: float, lambda_max: float

@@ -684,7 +684,7 @@ export interface components {
             method?: "depolarized" | "temperature" | "evidence" | "both" | "auto";
             /**
              * Name
-             * @description Name for display.
+             * @description Name for display. Left out: the name of an uploaded file.
              * @default
              */
             name?: string;
@@ -757,7 +757,7 @@ export interface components {
             method?: "depolarized" | "temperature" | "evidence" | "both" | "auto";
             /**
              * Name
-             * @description Name for display.
+             * @description Name for display. Left out: the name of an uploaded file.
              * @default
              */
             name?: string;

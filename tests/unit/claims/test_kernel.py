@@ -25,6 +25,11 @@ def kernel(texts: list[str], question: str = "", num_drawn: int | None = None) -
         ("within 30 days", "30 days at most", ""),
         ("within thirty days", "30 Tage", ""),
         ("It costs $5", "5 dollars", ""),
+        ("It costs 5 %", "It costs five per cent", ""),
+        ("at 5 pm", "at 17:00", ""),
+        ("in twenty-one days", "in 21 days", ""),
+        ("minus 5 degrees Celsius", "-5 °C", ""),
+        ("five million years", "5,000,000 years", ""),
         ("It is 20 degrees Celsius", "20 °C", ""),
         ("The capital of Italy is Rome.", "It is Rome.", QUESTION),
         ("It is Rome.", "it is rome", QUESTION),  # the name is capitalised in a sample
@@ -38,7 +43,8 @@ def test_paraphrases_with_the_same_facts_are_close(first: str, second: str, ques
 
 NUMBERS = COMMON / (COMMON + 4.0)
 UNITS = (COMMON + 1.0) / (COMMON + 4.0)
-NAMES = COMMON / (COMMON + 1.0)
+NAMES = COMMON / (COMMON + 1.0)  # also of single numbers without units
+AMOUNTS = (COMMON + 3.0) / (COMMON + 4.0)
 
 
 @pytest.mark.parametrize(
@@ -48,6 +54,10 @@ NAMES = COMMON / (COMMON + 1.0)
         ("within 30 days", "within 30 months", "", UNITS),
         ("within 30 days", "within 30", "", np.sqrt(UNITS)),
         ("It costs $5", "It costs €5", "", UNITS),
+        ("after 90 minutes", "after 1.5 hours", "", AMOUNTS),
+        ("within 90 minutes", "within 1.5 days", "", NUMBERS),
+        ("at 8 am", "at 8 pm", "", NAMES),
+        ("in Python 3.10", "in Python 3.1", "", NAMES),
         ("It is Rome.", "It is Milan.", QUESTION, NAMES),
         ("Rome", "Milan", QUESTION, NAMES),
         ("It is allowed", "It is not allowed", "", NEGATION),

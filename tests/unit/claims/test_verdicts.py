@@ -1,12 +1,23 @@
 """Verdicts on answers, by words and a reference."""
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from service.claims.verdicts import correct, is_too_long, verdict
 
+PAIRS = tomllib.loads(Path(__file__).with_name("pairs.toml").read_text("utf-8"))
+# Pairs that the rule gets wrong, and why.
+NOT_YET = {
+    ("5 mW", "5 MW"): "case is ignored",
+    ("Martin Luther", "Martin Luther King"): "nothing tells whether a name goes on",
+    ("Purple Rain", "Rain"): "half of a name is right if the question lacks it",
+    ("United States", "USA"): "acronyms are not known",
+    ("United Kingdom", "the UK"): "acronyms are not known",
+    ("colour", "color"): "short words have no typos",
+}
 WRONG = [
     ("The Beatles", "THE UNDERTONES"),
     ("King Edward VII", "Edward III"),
@@ -100,8 +111,8 @@ def test_the_surest_rule_is_named_whatever_the_order_of_the_references() -> None
     ("name", "right"),
     [
         ("triviaqa_dev_smollm2_m40", 23),
-        ("triviaqa_test_smollm2_m20", 40),
-        ("triviaqa_test_qwen1.5b_m10", 57),
+        ("triviaqa_test_smollm2_m20", 37),
+        ("triviaqa_test_qwen1.5b_m10", 59),
         ("everyday_qwen1.5b_m10", 134),
     ],
 )
@@ -110,7 +121,55 @@ def test_recorded_answers(shared_data: Path, name: str, right: int) -> None:
     references = [
         row["reference"] if isinstance(row["reference"], list) else [row["reference"]] for row in rows
     ]
-    assert sum(correct(row["answer"], of) for row, of in zip(rows, references, strict=True)) == right
+    assert (
+        sum(correct(row["answer"], of, row["prompt"]) for row, of in zip(rows, references, strict=True))
+        == right
+    )
+
+
+def pairs(kind: str) -> list[object]:
+    """Return the pairs of a kind as parameters of a test."""
+    return [
+        pytest.param(
+            *pair,
+            marks=[pytest.mark.xfail(reason=NOT_YET[tuple(pair)], strict=True)]
+            if tuple(pair) in NOT_YET
+            else [],
+        )
+        for pair in PAIRS[kind]
+    ]
+
+
+@pytest.mark.parametrize(("reference", "answer"), pairs("different"))
+def test_another_value_is_wrong(reference: str, answer: str) -> None:
+    assert verdict(answer, [reference]) == "none"
+
+
+@pytest.mark.parametrize(("reference", "answer"), pairs("same"))
+def test_the_same_value_in_another_form_is_right(reference: str, answer: str) -> None:
+    assert correct(answer, [reference])
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "reference", "rule"),
+    [
+        ("What type of rain did Prince sing about?", "Rain", "Purple Rain", "none"),
+        ("Who was Margaret Thatcher's mother?", "Margaret Thatcher", "Margaret", "none"),
+        ("What is ice made of?", "Ice", "Ice", "equal"),
+        ("Is it hot or cold?", "Cold", "Very cold", "contained"),
+        ("What colour is the white house?", "The white house is white.", "White", "contains"),
+    ],
+)
+def test_a_short_answer_says_more_than_the_question(
+    question: str, answer: str, reference: str, rule: str
+) -> None:
+    assert verdict(answer, [reference], question) == rule
+
+
+def test_a_list_that_goes_on_is_another_list() -> None:
+    planets = "Mercury, Venus, Earth, Mars"
+    assert verdict(f"{planets}, Jupiter, Saturn", [planets]) == "none"
+    assert verdict(f"{planets}.", [planets]) == "equal"
 
 
 def test_a_long_answer_that_repeats_itself_is_judged() -> None:

@@ -31,9 +31,11 @@ def form(exchange: Exchange, values: Any) -> dict[str, Any] | None:
     if values is None:
         return None
     if not exchange.path.endswith("/chat/completions"):
-        return {"tokens": [""] * len(values), "token_logprobs": list(values), "top_logprobs": None}
+        return {"tokens": ["token_id:1"] * len(values), "token_logprobs": list(values), "top_logprobs": None}
     return {
-        "content": [{"token": "", "bytes": None, "logprob": value, "top_logprobs": []} for value in values]
+        "content": [
+            {"token": "token_id:1", "bytes": None, "logprob": value, "top_logprobs": []} for value in values
+        ]
     }
 
 
@@ -82,7 +84,7 @@ def test_each_chunk_of_a_stream_has_its_own_tokens(
     """The drop-in reads streams of the caller's answer."""
     choice = Choice()
     for delta, values in chunks:
-        tokens = [{"token": "", "logprob": value} for value in values]
+        tokens = [{"token": "token_id:1", "logprob": value} for value in values]
         choice.take({"index": 0, "delta": delta, "logprobs": {"content": tokens}})
     assert (choice.draw().text, choice.draw().total_logprob) == ("Paris", total)
 
@@ -135,7 +137,7 @@ def with_alternatives(*per_token: dict[str, Any]) -> Behaviour:
         choice: dict[str, Any] = {"index": 0, "finish_reason": "stop"}
         if exchange.path.endswith("/chat/completions"):
             listed = [[{"token": t, "logprob": v} for t, v in item.items()] for item in per_token]
-            content = [{"token": "", "logprob": -0.1, "top_logprobs": item} for item in listed]
+            content = [{"token": "token_id:1", "logprob": -0.1, "top_logprobs": item} for item in listed]
             choice |= {"message": {"content": "Yes"}, "logprobs": {"content": content}}
         else:
             values = [-0.1] * len(per_token)

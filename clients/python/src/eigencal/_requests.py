@@ -17,7 +17,7 @@ class CalibrateOptions(TypedDict):
     method: NotRequired[Literal["depolarized", "temperature", "evidence", "both", "auto"] | None]
     """Map to serve. `auto`: the map with the lowest cross-validated risk, including `evidence` if every answer has a log-probability. `both`: the better of the two other maps."""
     name: NotRequired[str | None]
-    """Name for display."""
+    """Name for display. Left out: the name of an uploaded file."""
     num_samples: NotRequired[int | None]
     """Answers per prompt. Left out: the number that a score draws."""
     seed: NotRequired[int | None]

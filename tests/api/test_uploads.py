@@ -1,4 +1,4 @@
-"""Uploads too large for the memory of a fit are refused before anything is stored."""
+"""Uploads: their size, which the memory of a fit limits, and their name."""
 
 import json
 from typing import Any
@@ -29,3 +29,21 @@ async def test_answers_to_sample_count_toward_the_limit(client: Any, few_texts: 
         assert (await http.get("/jobs")).json() == []
         fewer = {"num_samples": "10"}  # the number in the message
         assert (await http.post("/calibrate", files={"file": jsonl(50)}, data=fewer)).status_code == 202
+
+
+@pytest.mark.parametrize(
+    ("filename", "given", "name"),
+    [
+        ("C:\\data\\support chats.CSV", "", "support chats"),
+        ("week.12.jsonl", "", "week.12"),
+        ("week.12.jsonl", "mine", "mine"),
+        ("upload", "", ""),
+        ("x" * 300, "", "x" * 200),
+    ],
+)
+async def test_a_job_has_the_name_of_its_file_unless_one_is_given(
+    client: Any, filename: str, given: str, name: str
+) -> None:
+    async with client() as http:
+        sent = {"files": {"file": (filename, jsonl(50))}, "data": {"name": given}}
+        assert (await http.post("/calibrate", **sent)).json()["name"] == name
