@@ -209,7 +209,8 @@ class Callers:
             if open_calls := dict(+self.under_way):
                 self.tally.wrong.append(f"calls that do not end: {open_calls}")
                 for job_id in [job_id for job_id, state in self.tally.jobs.items() if not state]:
-                    self.tally.wrong.append((await self.admin.get(f"/jobs/{job_id}")).text)
+                    with contextlib.suppress(httpx.TransportError):
+                        self.tally.wrong.append((await self.admin.get(f"/jobs/{job_id}")).text)
             await asyncio.sleep(STOP_AFTER_S + 10)
             for _ in range(20):
                 await self.once(self.score)
