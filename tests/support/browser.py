@@ -63,8 +63,16 @@ class Page:
         for domain in ("Page", "Network", "Log", "Runtime"):
             self.call(f"{domain}.enable")
         self.events.clear()
-        self.call("Page.navigate", url=address)
-        while not self.named("Page.loadEventFired"):
+        self._load("Page.navigate", url=address)
+
+    def reload(self) -> None:
+        """Load the same page again, and wait until nothing more is loading."""
+        self._load("Page.reload")
+
+    def _load(self, method: str, **parameters: Any) -> None:
+        before = len(self.named("Page.loadEventFired"))
+        self.call(method, **parameters)
+        while len(self.named("Page.loadEventFired")) == before:
             self.events.append(self._receive())
 
     def _receive(self) -> dict[str, Any]:

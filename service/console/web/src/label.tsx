@@ -1,6 +1,6 @@
 // Label: correct the verdicts of a calibration's rows by keyboard.
 import type { JSX } from "preact";
-import { useEffect, useReducer, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useReducer, useState } from "preact/hooks";
 import { call, type Calibration, type Job, type Report, type VerdictRow } from "./api";
 import { go } from "./router";
 import { S } from "./strings";
@@ -99,7 +99,7 @@ const stepIn =
 function Rows(props: { report: Report; rows: VerdictRow[]; count: number }): JSX.Element {
   const { report, rows } = props;
   const [{ at, verdicts }, take] = useReducer(stepIn(rows), report.calibration.id, keptFor);
-  useEffect(() => keepFor(report.calibration.id, { at, verdicts }), [at, verdicts]);
+  useLayoutEffect(() => keepFor(report.calibration.id, { at, verdicts }), [at, verdicts]);
   const [error, setError] = useState<unknown>();
   const [isSending, setSending] = useState(false);
   const row = rows[at];

@@ -1,6 +1,6 @@
 // Ten verdicts: ask ten questions of one's own, judge the answers, and see how the probability moves.
 import type { JSX } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { call, type Calibration, follow, isOver, type Job, type Score } from "./api";
 import { S } from "./strings";
 import { Await, Choice, Field, Trouble, useLoaded, useSay } from "./ui";
@@ -72,7 +72,7 @@ function Judging(): JSX.Element {
   const leaving = useRef(new AbortController());
   const say = useSay();
   useEffect(() => () => leaving.current.abort(), []);
-  useEffect(() => keep(ten), [ten]);
+  useLayoutEffect(() => keep(ten), [ten]); // what is shown is kept, even if the page is left at once
 
   const change = (prompt: string, part: Partial<Row>) =>
     setTen((last) => ({ ...last, rows: last.rows.map((row) => (row.prompt === prompt ? { ...row, ...part } : row)) }));
