@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.recorded_evidence import DATA, DEV, TEST, Recorded, embedded
 from service.calibration.labels import Judged
-from service.claims.facts import beyond
+from service.claims.kernel import compared_texts
 from service.claims.matching import MatchedClaim, Matcher
 from service.spectral.correctness_model import (
     fit_correctness,
@@ -92,7 +92,7 @@ class Answer:
 
     def texts(self) -> list[str]:
         sentences = [*self.claims, *self.references, *chain(*self.drawn)]
-        return [*sentences, *beyond(sentences, self.question)]
+        return [*sentences, *compared_texts(sentences, self.question)]
 
 
 def compose(m: int, *, seed: int = 0) -> list[Answer]:

@@ -32,7 +32,7 @@ from benchmarks.recorded_evidence import WEIGHTS, embedded
 from benchmarks.rivals import VENV
 from demo.model import converted_model
 from lab.vectors import spectrum
-from service.claims.facts import beyond
+from service.claims.kernel import compared_texts
 from service.claims.matching import Matcher
 from service.claims.segments import Segment, claims
 from service.scoring.claims import Outcomes, claim_logprobs, outcomes_of
@@ -205,7 +205,7 @@ def main() -> None:
     for answers_ in drawn:
         question = answers_.question.text
         claims_ = [claim.text for text in answers_.answers for claim in claims(text, question=question)]
-        texts += [*claims_, *beyond(claims_, question)]
+        texts += [*claims_, *compared_texts(claims_, question)]
     vectors = embedded(sorted(set(texts), key=len), options.embedder)
     print(f"{llm}, {len(drawn)} questions; {options.embedder}")
     for m in options.draws:

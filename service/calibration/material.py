@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from service.calibration.calibration import Unit
 from service.calibration.rows import MIN_USABLE_ROWS, ClaimIn, DevRow
-from service.claims.facts import beyond, words
+from service.claims.facts import words
 from service.claims.kernel import compared_texts, kernel_of
 from service.claims.matching import MatchedClaim, Matcher
 from service.claims.refusals import is_refusal
@@ -292,7 +292,7 @@ def claim_texts(rows: Sequence[DevRow], sentences: Sequence[Sentences]) -> list[
         of_row = [claim.text for claim in row.claims]
         of_row += [*chain.from_iterable(of_row_sentences.drawn), *of_row_sentences.references]
         texts |= dict.fromkeys(of_row)
-        texts |= dict.fromkeys(beyond(of_row, row.question or ""))
+        texts |= dict.fromkeys(compared_texts(of_row, row.question or ""))
     return list(texts)
 
 

@@ -28,9 +28,9 @@ MAX_QUESTIONS = 20  # in a prompt with more questions, they are not distinguishe
 
 # Lists of words by language: negations, numerals, units.
 LISTS = tomllib.loads(Path(__file__).with_name("words.toml").read_text("utf-8"))
-_NEGATION = re.compile(rf"(?:{'|'.join(LISTS['negations'])})\Z")
+_NEGATED = re.compile(rf"(?:\b(?:{'|'.join(LISTS['negations'])})\b|n['\u2019]t\b)\W*(\w*)")
+_UNNEGATED = frozenset(LISTS["unnegated"])
 _NO_NAMES = frozenset(LISTS["no_names"])
-_CONTRACTION = re.compile(r"n['\u2019]t(?!\w)")
 _SPACES = " \u00a0\u2009\u202f"
 _WORD = re.compile(
     rf"(?P<number>(?:(?<![^\s(])[-\u2212])?(?:\d{{1,3}}(?:[{_SPACES}]\d{{3}})+(?!\d)|\d+)(?:[.,]\d+)*)"
@@ -135,9 +135,9 @@ def possible_questions(texts: Sequence[str], prompt: str) -> list[frozenset[int]
     return possible
 
 
-def is_negated(words: Sequence[Word], text: str) -> bool:
-    """Return True if a text of these words holds a negation."""
-    return any(_NEGATION.match(word.plain) for word in words) or bool(_CONTRACTION.search(text))
+def negated_words(text: str) -> set[str]:
+    """Return the word behind each negation of a text, "" at its end; see `unnegated` in `words.toml`."""
+    return set(_NEGATED.findall(normalize_text(text))) - _UNNEGATED
 
 
 def asked_part(prompt: str) -> str:

@@ -25,12 +25,12 @@ from service.claims.facts import (
     Word,
     asked_part,
     beyond,
-    is_negated,
+    negated_words,
     read_words,
     words_of_question,
 )
-from service.claims.values import Quantity, quantities
-from service.embedding.port import PAPER, Kernel
+from service.claims.values import Quantity, compared_form, final_answer, quantities
+from service.embedding.port import FACTS, PAPER, Kernel
 from service.spectral.spectrum import RANK_TOLERANCE, unit_rows
 
 Floats = NDArray[np.float64]
@@ -43,24 +43,28 @@ NEGATION = 0.3
 LLM_WEIGHT = 0.8  # of P(same) in the kernel; the facts have the rest. See `comparison.PROMPT_VERSION`
 LEAST_DIRECTION = 0.01  # of the largest singular value of the first texts: smaller ones are noise
 BRIEF = 3  # words: a text of no more, without a number, may be a name
+OPPOSITES = frozenset(word for pair in LISTS["opposites"] for word in pair)
 
 _UNITS = [word for words in LISTS["units"].values() for word in words]
+_MONTHS = frozenset(word for words in LISTS["months"].values() for word in words)
 _NO_NAME = re.compile(
     rf"(?:{'|'.join([*LISTS['no_names'], *LISTS['negations'], *LISTS['degrees'], *_UNITS])})\Z"
 )
 
 
-def compared_texts(texts: Sequence[str], question: str, kernel: Kernel) -> list[str]:
+def compared_texts(texts: Sequence[str], question: str, kernel: Kernel = FACTS) -> list[str]:
     """Return the text of each answer that the kernel takes the embedding of."""
-    return [*texts] if kernel == PAPER else beyond(texts, question)
+    if kernel == PAPER:
+        return [*texts]
+    return [compared_form(text) for text in beyond([final_answer(text) for text in texts], question)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reading:
     """The facts of n texts.
 
-    quantities: the numbers of each text. names: its names. negated: whether the text contains a negation;
-    False for all texts if the question contains one.
+    quantities: the numbers of each text. names: its names. negated: whether the text contains a negation
+    that the question lacks.
     """
 
     quantities: Sequence[Sequence[Quantity]]
@@ -79,14 +83,12 @@ def read_texts(
     compared: the `compared_texts`. num_drawn: number of drawn texts, which come first (None: all). Names are
     recognised by the drawn texts, so the facts of these do not depend on the other texts.
     """
-    read = [read_words(text) for text in texts]
-    part = asked_part(question)
-    is_negation = is_negated(read_words(part), part)
-    pairs = list(zip(read, texts, strict=True))
+    answers = [final_answer(text) for text in texts]
+    asked = negated_words(asked_part(question))
     return Reading(
-        [list(quantities(text)) for text in texts],
-        _names(read, compared, words_of_question(question), num_drawn),
-        [not is_negation and is_negated(*pair) for pair in pairs],
+        [list(quantities(text)) for text in answers],
+        _names([*map(read_words, answers)], compared, words_of_question(question), num_drawn),
+        [bool(negated_words(text) - asked) for text in answers],
     )
 
 
@@ -158,11 +160,13 @@ def _fact_cosines(facts_of_texts: Sequence[Mapping[str, float]]) -> Floats:
 
 
 def _weighted(quantities: Sequence[Quantity]) -> Iterator[tuple[str, float]]:
-    """Yield the numbers of a text with their weights, and each number with its unit."""
+    """Yield the numbers of a text with their weights, and each number with its unit and with its bound."""
     for quantity in quantities:
         yield quantity.number, NUMBER
         if quantity.unit:
             yield quantity.amount, UNIT
+        if quantity.bound:
+            yield f"{quantity.bound} {quantity.amount}", UNIT
 
 
 def realize(kernel: Floats) -> Floats:
@@ -195,14 +199,18 @@ def _names(
 
     A name is a word with a capital that the question lacks. The first word of a sentence always has a
     capital: it is a name if the text is brief, or if a drawn answer has it with a capital inside a sentence.
-    A word that a drawn answer writes without a capital is not a name.
+    A word that a drawn answer writes without a capital is not a name. A brief text has also its `OPPOSITES`.
     """
     is_brief = [len(text.split()) <= BRIEF and not re.search(r"\d", text) for text in left]
     own = [
         {
             word.plain
-            for word in words
-            if word.has_capital and not _NO_NAME.match(word.plain) and (brief or not word.is_initial)
+            for i, word in enumerate(words)
+            if word.has_capital
+            and not _NO_NAME.match(word.plain)
+            and (brief or not word.is_initial)
+            # "Mars" is a planet, and "4 mars" a day.
+            and not (word.plain in _MONTHS and any(near.is_number for near in words[max(i - 1, 0) : i + 2]))
         }
         for words, brief in zip(read, is_brief, strict=True)
     ]
@@ -213,7 +221,9 @@ def _names(
         frozenset(
             word.plain
             for word in words
-            if word.plain in drawn_names or (word.plain in names and word.plain not in common)
+            if word.plain in drawn_names
+            or (word.plain in names and word.plain not in common)
+            or (brief and word.plain in OPPOSITES)
         )
-        for names, words in zip(own, read, strict=True)
+        for names, words, brief in zip(own, read, is_brief, strict=True)
     ]

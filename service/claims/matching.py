@@ -14,8 +14,8 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from service.claims.facts import asked_part, beyond, possible_questions
-from service.claims.kernel import kernel_matrix, read_texts
+from service.claims.facts import asked_part, possible_questions
+from service.claims.kernel import compared_texts, kernel_matrix, read_texts
 from service.claims.values import Quantity, quantities
 from service.spectral.spectrum import unit_rows
 
@@ -88,7 +88,7 @@ class Matcher:
         self._answers = [np.array([row[text] for text in answer], dtype=np.intp) for answer in answers]
         self._texts = [*table, *claims, *references]
         self._claims = range(len(table), len(table) + len(claims))
-        compared = beyond(self._texts, question)
+        compared = compared_texts(self._texts, question)
         self._whole = unit_rows([vectors[text] for text in self._texts])
         self._reading = read_texts(self._texts, compared, question, len(table))
         self._kernel = kernel_matrix(self._reading, [vectors[text] for text in compared])

@@ -17,7 +17,7 @@ from service.claims.facts import (
     words,
     words_of_question,
 )
-from service.claims.values import in_base_units, in_one_form, versions
+from service.claims.values import by_case, final_answer, in_base_units, in_one_form
 
 Rule = Literal["equal", "contains", "contained", "spelling", "none"]
 SUREST_FIRST: tuple[Rule, ...] = ("equal", "contains", "spelling", "contained", "none")
@@ -74,8 +74,10 @@ def verdict(answer: str, references: Iterable[str], question: str = "") -> Rule:
     equal: the answer and a reference have the same words. contains: the reference stands in the answer.
     contained: the answer stands in the reference, is at least half of it, and is not a part of a number in
     words ("one" of "one hundred"). spelling: long words differ by one letter too many, or by two that are
-    exchanged. Case, accents, plurals, articles, text in brackets and the form of numbers, dates, times and
-    units are ignored. A short answer must say more than the question ("Rain" for "Purple Rain").
+    exchanged, or one text is the initials of the other ("UK"). Case, accents, plurals, articles, text in
+    brackets and the form of numbers, dates, times and units are ignored. Of a text that marks its final
+    answer ("Answer: Rome") only that answer counts. A short answer must say more than the question ("Rain"
+    for "Purple Rain").
 
     An answer does not contain a reference that it negates ("not Berlin"), offers as one of several ("Berlin
     or Bonn", "Berlin, Paris, Rome") or asks about. In a longer answer common words ("yes") and references of
@@ -104,10 +106,20 @@ def _rules(answer: str, references: Iterable[str], question: str) -> Iterator[Ru
             scaled = in_base_units(pair[0]), in_base_units(pair[1])
             if scaled != pair:
                 yield _rule(*scaled, asked)
+        if _is_acronym(answer, reference) or _is_acronym(reference, answer):
+            yield "spelling"
+
+
+def _is_acronym(short: str, name: str) -> bool:
+    """Return True if a text is the initials of a name, as "the U.K."."""
+    letters = re.sub(r"\A\s*[Tt]he\b|[\s.]", "", short)
+    initials = "".join(re.findall(r"\b[A-Z](?=\w)", name))
+    return len(letters) > 1 and letters == initials
 
 
 def _with_and_without_brackets(text: str) -> list[str]:
     """Return a normalized text, and if it has brackets, the same without them."""
+    text = final_answer(text)
     without = _BRACKETS.sub(" ", text)
     return [_normalize(text), *([_normalize(without)] if without != text else [])]
 
@@ -126,7 +138,7 @@ def words_compared(text: str) -> tuple[str, ...]:
 
 def _normalize(text: str) -> str:
     """Return a text without case, accents and the words that a lost accent would turn into another."""
-    return in_one_form(normalize_text(versions(_ACCENTED.sub("", unicodedata.normalize("NFC", text)))))
+    return in_one_form(normalize_text(by_case(_ACCENTED.sub("", unicodedata.normalize("NFC", text)))))
 
 
 def _rule(answer: str, reference: str, asked: frozenset[str]) -> Rule:

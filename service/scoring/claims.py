@@ -16,8 +16,9 @@ from service.calibration.calibration import (
     token_features,
 )
 from service.calibration.rows import MAX_CLAIMS
-from service.claims.facts import beyond, fact_places
+from service.claims.facts import fact_places
 from service.claims.fields import Field, fields
+from service.claims.kernel import compared_texts
 from service.claims.matching import MatchedClaim, Matcher, Support
 from service.claims.refusals import is_refusal
 from service.claims.segments import Segment, claims
@@ -79,7 +80,7 @@ class AnswerClaims:
 
     def to_embed(self) -> list[str]:
         """Return the distinct sentences, and their text beyond the question. Fields are not embedded."""
-        return list(dict.fromkeys([*self.sentences, *beyond(self.sentences, self.question)]))
+        return list(dict.fromkeys([*self.sentences, *compared_texts(self.sentences, self.question)]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

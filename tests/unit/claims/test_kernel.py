@@ -62,7 +62,22 @@ AMOUNTS = (COMMON + 3.0) / (COMMON + 4.0)
         ("Rome", "Milan", QUESTION, NAMES),
         ("It is allowed", "It is not allowed", "", NEGATION),
         ("Hunde sind erlaubt", "Hunde sind nicht erlaubt", "", NEGATION),
-        ("It is allowed", "It isn't allowed", "Why isn't it allowed?", 1.0),  # the question is negated
+        ("It is allowed", "It isn't allowed", "Why isn't it allowed?", NEGATION),
+        ("Norway", "Norway is not in the EU", "Which country is not in the EU?", 1.0),  # it restates
+        ("It is safe", "No doubt it is safe", "", 1.0),
+        ("safe", "not safe", "Is it safe? Do not explain.", NEGATION),
+        ("the left one", "the right one", "", NAMES),
+        ("more than 5", "less than 5", "", (COMMON + 1.0) / (COMMON + 4.0)),
+        ("below 1990", "< 1990", "", 1.0),
+        ("before 1990", "after 1990", "", (COMMON + 1.0) / (COMMON + 4.0)),
+        ("after 3 days", "3 days", "", 1.0),
+        ("3-2", "2-3", "", COMMON / np.sqrt((COMMON + 1.0) * (COMMON + 2.0))),
+        ("1:2", "2:1", "", NAMES),
+        ("03/04/2020", "04/03/2020", "", NAMES),
+        ("5 mW", "5 MW", "", UNITS),
+        ("It is Paris, or not.\nAnswer: Lyon", "**Lyon**", "", 1.0),
+        ("12 May 2024", "2024-05-12", "", 1.0),
+        ("12 May 2024", "12 May 2023", "", (COMMON + 1.0) / (COMMON + 5.0)),
         ("made of Steel", "made of Wood", "Is it made of Steel or Wood?", NAMES),  # the question offers both
     ],
 )
@@ -84,6 +99,28 @@ def test_kernel_is_positive_semidefinite_for_any_texts(texts: list[str], questio
     assert np.diag(matrix) == pytest.approx(np.ones(len(texts)))
     assert np.linalg.eigvalsh(matrix).min() >= -1e-12
     assert spectrum_from_gram(matrix, None, 5).eigenvalues.sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "\n",
+        "* ",
+        " *a",
+        "`a ",
+        ". ",
+        "\\boxed{",
+        "\\boxed{{} ",
+        "answer ",
+        "\n#### a",
+        "not ",
+        "3-2-",
+        "1 to ",
+        "< 5 ",
+    ],
+)
+def test_hostile_text_takes_no_quadratic_time(piece: str) -> None:
+    assert kernel([piece * 50_000, "Rome"], QUESTION)[0, 0] == pytest.approx(1.0)
 
 
 def test_long_text_takes_no_quadratic_time() -> None:

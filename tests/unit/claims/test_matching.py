@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from service.claims.facts import beyond
+from service.claims.kernel import compared_texts
 from service.claims.matching import AGREES, SPEAKS, MatchedClaim, Matcher, Support
 from service.spectral.spectrum import born_probability, serve, spectrum_from_gram
 
@@ -14,7 +14,7 @@ Vectors = dict[str, NDArray[np.float32]]
 
 def alike(*texts: str, question: str = "") -> Vectors:
     """Return the same vector for all texts, so that only facts distinguish them."""
-    return dict.fromkeys([*texts, *beyond(texts, question)], np.ones(2, np.float32))
+    return dict.fromkeys([*texts, *compared_texts(texts, question)], np.ones(2, np.float32))
 
 
 def match(claim: str, *sentences: str, question: str = "") -> MatchedClaim:
@@ -49,7 +49,7 @@ def test_small_example_by_hand() -> None:
 def test_sentences_are_matched_whole_and_compared_beyond_the_question() -> None:
     question = "what is the colour of the sky there"
     claim, nearest, other = "the colour of the sky is blue", "the colour of the sky is red", "it is blue"
-    left = beyond([claim, nearest, other], question)
+    left = compared_texts([claim, nearest, other], question)
     rows = np.eye(4, dtype=np.float32)
     vectors = dict(zip([claim, nearest, other], [rows[0], rows[0] + 0.1 * rows[1], rows[1]], strict=True))
     vectors |= {left[0]: rows[2], left[1]: rows[3], left[2]: rows[2]}
