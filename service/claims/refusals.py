@@ -53,6 +53,7 @@ _REASON = re.compile(
 _JOINS = re.compile(r"(?:and|as|so|und|et|y|и)\s+|所以")
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n+")
 _EDGES = re.compile(r"^\W+|\W+$")
+_TAGS = "\U000e0000"  # from here on, invisible characters that can spell any text
 _IGNORED = frozenset("PZMC")  # Unicode categories: punctuation, spaces, marks, control characters
 _FENCE = re.compile(r"```\w*\s*(.*?)\s*```", re.DOTALL)
 _ERRORS = frozenset({"error", "errors", "exception"})
@@ -108,10 +109,10 @@ def is_unanswered(judged: bool, drawn: NDArray[np.bool_]) -> bool:
 
 
 def essence(text: str) -> str:
-    """Return the text without case, accents, spaces and punctuation."""
+    """Return the text without case, accents, spaces and punctuation. Invisible letters ("tags") remain."""
     plain_text = unicodedata.normalize("NFKD", text.casefold())
-    dropped = (ord(char) for char in set(plain_text) if unicodedata.category(char)[0] in _IGNORED)
-    return plain_text.translate(dict.fromkeys(dropped))
+    ignored = (char for char in set(plain_text) if unicodedata.category(char)[0] in _IGNORED)
+    return plain_text.translate(dict.fromkeys(ord(char) for char in ignored if char < _TAGS))
 
 
 def is_refusing(sentence: str) -> bool:

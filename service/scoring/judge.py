@@ -24,6 +24,7 @@ UNSUPPORTED = (
     "None of the answers drawn agrees with it, so its probability of being right is unknown. More answers "
     "may help."
 )
+IS_INDISTINCT = "The embedder cannot distinguish it from an answer that says something else."
 IS_REFUSAL = (
     "It does not answer the question: it is a refusal, a placeholder, an error or the question itself."
 )
@@ -35,8 +36,9 @@ class Judgement:
 
     raw, served: the spectrum without and with the calibration. probability_correct: of the leading answer.
     num_agreeing: number of samples that lie closest to the candidate's mode. unavailable_reason: why there is
-    no model of P(correct), or None. is_refused: the judged text or most samples are refusals, so the decision
-    is to abstain. num_refusals: number of samples that are refusals.
+    no model of P(correct), or None. is_held_back: the judged text or most samples are refusals, or the
+    embedder cannot distinguish it, so the decision is to abstain. num_refusals: number of samples that are
+    refusals.
     """
 
     modes: Sequence[Mode]
@@ -47,7 +49,7 @@ class Judgement:
     num_agreeing: int
     decision: Decision | None
     unavailable_reason: str | None
-    is_refused: bool
+    is_held_back: bool
     num_refusals: int
 
 
@@ -61,8 +63,9 @@ def judge(
     """Return the judgement of the candidate or, without one, of the leading answer.
 
     p_true: the self-check of the judged text in [0, 1], None if unknown. checked_by: the LLM and the prompt
-    that made it, as in `Fingerprint.self_check`. Without a calibration, only refusals get a decision. If the
-    calibration has no model of P(correct) for this score, the decision is to abstain and gives the reason.
+    that made it, as in `Fingerprint.self_check`. Without a calibration, only refusals and indistinct texts
+    get a decision. If the calibration has no model of P(correct) for this score, the decision is to abstain
+    and gives the reason.
     """
     seen, candidate, answer = observation, observation.candidate, observation.leaders[0]
     raw = served = serve(seen.spectrum)
@@ -71,8 +74,8 @@ def judge(
     selector, why_none = _selector(seen, applied, p_true, checked_by)
 
     def correct(text: str) -> float | None:
-        """Return P(correct) of a text; None for a refusal, and without the self-check that it needs."""
-        if selector is None or text in seen.refusals:
+        """Return P(correct) of a text; None for refusals and indistinct texts, and without its self-check."""
+        if selector is None or text in seen.refusals or text in seen.indistinct:
             return None
         if SELF_CHECK in selector.model.features and text != seen.judged:
             return None
@@ -101,14 +104,14 @@ def judge(
 
     decision = None
     refused = np.array([text in seen.refusals for text in seen.texts])[seen.index]
-    refusing = _refusing(seen, refused)
-    if target is not None and selector is not None and not refusing:
+    held_back = _held_back(seen, refused)
+    if target is not None and selector is not None and not held_back:
         decisive = of_answer if candidate is None else of_candidate
         decision = decide(selector.counts, decisive, target, len(seen.draws))
         reason = decision.reason + _of_other_texts(selector, answer, candidate)
         decision = decision.model_copy(update={"reason": reason})
-    elif target is not None and (refusing or applied is not None):
-        why = refusing or f"The probability that an answer is right is unknown: {why_none}."
+    elif target is not None and (held_back or applied is not None):
+        why = held_back or f"The probability that an answer is right is unknown: {why_none}."
         kept = None
         if selector is not None:
             kept = promise(selector.counts, target.error, target.confidence)
@@ -122,7 +125,7 @@ def judge(
         num_agreeing,
         decision,
         why_none,
-        bool(refusing),
+        bool(held_back),
         int(refused.sum()) if seen.draws else 0,
     )
 
@@ -147,10 +150,12 @@ def _selector(
     return None, f"the model of calibration {calibration.id} needs {needs}"
 
 
-def _refusing(seen: Observation, refused: NDArray[np.bool_]) -> str:
-    """Return the reason to abstain because of refusals, or "". refused: (m,), of each answer."""
+def _held_back(seen: Observation, refused: NDArray[np.bool_]) -> str:
+    """Return the reason to abstain whatever the probability, or "". refused: (m,), of each answer."""
     if seen.judged in seen.refusals:
         return IS_REFUSAL
+    if seen.judged in seen.indistinct:
+        return IS_INDISTINCT
     if is_unanswered(False, refused):
         return f"{refused.sum()} of {refused.size} answers drawn do not answer the question."
     return ""

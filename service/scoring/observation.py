@@ -26,7 +26,7 @@ class Observation:
     of the texts and, in the last row, of the candidate if it is not one of them. spectrum: of the texts only.
     nearest: (m,), the closest eigenvector of each answer. leaders: the closest text of each eigenvector.
     evidence: None unless every answer has a log-probability. refusals: texts without content, maybe with the
-    candidate.
+    candidate. indistinct: `indistinct_texts`, maybe with the candidate.
     """
 
     draws: Sequence[Draw]
@@ -39,6 +39,7 @@ class Observation:
     leaders: Sequence[str]
     evidence: Evidence | None
     refusals: frozenset[str]
+    indistinct: frozenset[str] = frozenset()
 
     @property
     def judged(self) -> str:
@@ -59,6 +60,7 @@ def observe(
     kernel: Floats,
     dimension: int,
     question: str | None,
+    indistinct: frozenset[str] = frozenset(),
 ) -> Observation:
     """Return the observation of answers and a candidate. dimension: d of the embeddings."""
     count = len(texts)
@@ -84,6 +86,7 @@ def observe(
         [texts[i] for i in leads.tolist()],
         evidence,
         refusals,
+        indistinct,
     )
 
 
@@ -97,30 +100,27 @@ def observe_alone(
     return replace(seen, draws=())
 
 
-def indistinct_answers(observation: Observation, compared: Sequence[str]) -> list[ScoreWarning]:
-    """Return warnings if the embedder cannot distinguish texts with different content.
+def indistinct_texts(texts: Sequence[str], compared: Sequence[str], kernel: Floats) -> frozenset[str]:
+    """Return the texts that the embedder cannot distinguish from one with different content.
 
-    compared: the result of `compared_texts`. Differences in case, accents, spaces and punctuation are
-    ignored.
+    compared: the `compared_texts`. kernel: (n, n), of the texts. Differences in case, accents, spaces and
+    punctuation are ignored.
     """
-    count, kernel, warnings = len(observation.texts), observation.kernel, list[ScoreWarning]()
     essence_of = cache(essence)
-    # Only above the diagonal: each pair once.
-    first, second = np.nonzero(np.triu(kernel[:count, :count] > EQUAL, 1))
+    first, second = np.nonzero(np.triu(kernel > EQUAL, 1))  # each pair once
     pairs = zip(first.tolist(), second.tolist(), strict=True)
-    alike = {i for pair in pairs for i in pair if len({essence_of(compared[j]) for j in pair}) > 1}
-    if alike:
-        message = (
-            f"The embedder cannot distinguish {len(alike)} of the {count} distinct answers from answers that "
-            "say something else (unknown characters, or texts equal up to its input limit). They count as "
-            "agreement."
-        )
-        warnings.append(warning("indistinct_answers", message))
-    near = np.flatnonzero(kernel[-1, :count] > EQUAL).tolist() if len(kernel) > count else []
-    if any(essence_of(compared[i]) != essence_of(compared[-1]) for i in near):
-        message = (
-            "The embedder cannot distinguish the candidate from an answer that says something else (unknown "
-            "characters, or texts equal up to its input limit). The candidate is judged like that answer."
-        )
-        warnings.append(warning("indistinct_answers", message))
-    return warnings
+    alike = (pair for pair in pairs if len({essence_of(compared[i]) for i in pair}) > 1)
+    return frozenset(texts[i] for pair in alike for i in pair)
+
+
+def indistinct_answers(observation: Observation) -> list[ScoreWarning]:
+    """Return a warning if the embedder cannot distinguish texts with different content."""
+    if not observation.indistinct:
+        return []
+    known = len(observation.kernel)
+    message = (
+        f"The embedder cannot distinguish {len(observation.indistinct)} of the {known} distinct texts from "
+        "texts that say something else (unknown characters, or texts equal up to its input limit). They "
+        "count as agreement, and have no probability of being right."
+    )
+    return [warning("indistinct_answers", message)]

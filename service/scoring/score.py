@@ -205,8 +205,8 @@ class Candidate(Part):
         "answers than on any meaning: no answer supports it. Null without samples."
     )
     probability_correct: float | None = Field(
-        description="Probability that the candidate is right, 0..1. Null for a refusal, if `mode` is null "
-        "although there are samples, and in the cases listed for `probability_correct` of the response. "
+        description="Probability that the candidate is right, 0..1. Null if `mode` is null although there "
+        "are samples, and in the cases listed for `probability_correct` of the response. "
         "Unlike `probability`, it is estimated from verdicts on answers to the calibration's questions, if "
         "there are any."
     )
@@ -396,7 +396,8 @@ class Score(Part):
         description="Probability that `answer` is right, 0..1, estimated from the verdicts on the "
         "calibration's questions. Null without a calibration, if the calibration has no correctness model "
         "for this number of answers, if the model needs log-probabilities or a self-check that are missing "
-        "(only a `candidate` is checked if there is one), and if `answer` is a refusal."
+        "(only a `candidate` is checked if there is one), and if `answer` is a refusal or the embedder "
+        "cannot distinguish it from an answer that says something else (warning `indistinct_answers`)."
     )
     candidate: Candidate | None = Field(
         description="The judgement of the `candidate`. Null without a candidate."
@@ -474,7 +475,7 @@ class Score(Part):
     # For gateways, which report them in their own formats.
     _num_agreeing: int = PrivateAttr(0)
     _unavailable_reason: str | None = PrivateAttr(None)
-    _is_refused: bool = PrivateAttr(False)
+    _is_held_back: bool = PrivateAttr(False)
 
     @property
     def supported(self) -> bool:
@@ -497,9 +498,9 @@ class Score(Part):
         return self._num_agreeing
 
     @property
-    def is_refused(self) -> bool:
-        """Whether the text decided about or most samples are refusals."""
-        return self._is_refused
+    def is_held_back(self) -> bool:
+        """Whether the text is held back: it or most samples are refusals, or the embedder confuses it."""
+        return self._is_held_back
 
     def document(self, parts: Collection[ScorePart] = ()) -> dict[str, Any]:
         """Return the score as a JSON object, with these optional parts."""

@@ -39,6 +39,7 @@ from service.scoring.judge import Judgement, judge
 from service.scoring.observation import (
     Observation,
     indistinct_answers,
+    indistinct_texts,
     observe,
     observe_alone,
 )
@@ -391,9 +392,16 @@ class Scorer:
             rows = np.array([vectors[text] for text in compared], dtype=np.float32)
             kernel = kernel_of(known, compared, rows, made_by.kernel, question, len(texts), same)
             found = observe(
-                generation.draws, index, texts, candidate, kernel, made_by.dimension, command.prompt.question
+                generation.draws,
+                index,
+                texts,
+                candidate,
+                kernel,
+                made_by.dimension,
+                command.prompt.question,
+                indistinct_texts(known, compared, kernel),
             )
-            return found, indistinct_answers(found, compared)
+            return found, indistinct_answers(found)
 
         observation, about = await self._maybe_in_thread(_is_slow(known), observed)
         costs.add("spectrum", begun)
@@ -585,7 +593,7 @@ def compose(
     )
     score._num_agreeing = judgement.num_agreeing
     score._unavailable_reason = judgement.unavailable_reason
-    score._is_refused = judgement.is_refused
+    score._is_held_back = judgement.is_held_back
     return score
 
 

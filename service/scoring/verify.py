@@ -96,7 +96,7 @@ async def post_verify(
         confidence = 0.0 if is_failed else probability_correct(score)
     content = Verified(
         confidence=confidence,
-        should_escalate=confidence < body.threshold or score.is_refused,
+        should_escalate=confidence < body.threshold or score.is_held_back,
         verified_count=score.num_agreeing,
         total_samples=score.num_samples,
         samples=score.samples or [],

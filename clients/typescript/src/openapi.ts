@@ -993,7 +993,7 @@ export interface components {
             probability: number | null;
             /**
              * Probability Correct
-             * @description Probability that the candidate is right, 0..1. Null for a refusal, if `mode` is null although there are samples, and in the cases listed for `probability_correct` of the response. Unlike `probability`, it is estimated from verdicts on answers to the calibration's questions, if there are any.
+             * @description Probability that the candidate is right, 0..1. Null if `mode` is null although there are samples, and in the cases listed for `probability_correct` of the response. Unlike `probability`, it is estimated from verdicts on answers to the calibration's questions, if there are any.
              */
             probability_correct: number | null;
         };
@@ -2018,7 +2018,7 @@ export interface components {
             ood_p_value: number | null;
             /**
              * Probability Correct
-             * @description Probability that `answer` is right, 0..1, estimated from the verdicts on the calibration's questions. Null without a calibration, if the calibration has no correctness model for this number of answers, if the model needs log-probabilities or a self-check that are missing (only a `candidate` is checked if there is one), and if `answer` is a refusal.
+             * @description Probability that `answer` is right, 0..1, estimated from the verdicts on the calibration's questions. Null without a calibration, if the calibration has no correctness model for this number of answers, if the model needs log-probabilities or a self-check that are missing (only a `candidate` is checked if there is one), and if `answer` is a refusal or the embedder cannot distinguish it from an answer that says something else (warning `indistinct_answers`).
              */
             probability_correct: number | null;
             /**

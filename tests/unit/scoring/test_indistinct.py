@@ -10,10 +10,9 @@ import pytest
 from service.claims.kernel import kernel_of
 from service.embedding.local import SentenceTransformerEmbedder
 from service.embedding.port import PAPER
-from service.llm.samples import Draw
 from service.llm.weights import MINILM, find
-from service.scoring.observation import indistinct_answers, observe
-from service.scoring.score import Score, ScoreCommand
+from service.scoring.observation import indistinct_texts
+from service.scoring.score import Score, ScoreCommand, Target
 from service.scoring.scorer import Scorer
 from tests.support.calibrations import Active
 from tests.support.fakes import FakeLLM
@@ -24,27 +23,18 @@ WEIGHTS = Path(
 SAME, OTHER = [1.0, 0.0], [0.0, 1.0]
 
 
-def messages(*pairs: tuple[str, list[float]], candidate: bool = False) -> list[str]:
+def indistinct(*pairs: tuple[str, list[float]]) -> frozenset[str]:
     texts, vectors = zip(*pairs, strict=True)
-    count = len(texts) - candidate
-    seen = observe(
-        [Draw(text) for text in texts[:count]],
-        np.arange(count),
-        texts[:count],
-        texts[-1] if candidate else None,
-        kernel_of(texts, texts, np.array(vectors, dtype=np.float32), PAPER),
-        2,
-        None,
-    )
-    return [warning.message for warning in indistinct_answers(seen, texts)]
+    kernel = kernel_of(texts, texts, np.array(vectors, dtype=np.float32), PAPER)
+    return indistinct_texts(texts, texts, kernel)
 
 
-def test_different_texts_with_one_vector_are_counted() -> None:
-    [message] = messages(("👍", SAME), ("👎", SAME), ("Paris", OTHER))
-    assert "2 of the 3 distinct answers" in message
-    assert messages(("yes", SAME), ("no", OTHER)) == []
-    [message] = messages(("👍", SAME), ("Paris", OTHER), ("👎", SAME), candidate=True)
-    assert "the candidate" in message
+def test_different_texts_with_one_vector_are_indistinct() -> None:
+    assert indistinct(("👍", SAME), ("👎", SAME), ("Paris", OTHER)) == {"👍", "👎"}
+    assert indistinct(("yes", SAME), ("no", OTHER)) == frozenset()
+    assert indistinct(("Paris", SAME), ("paris!", SAME)) == frozenset()
+    hidden = "Paris" + "".join(chr(0xE0000 + ord(letter)) for letter in "Lyon")  # invisible
+    assert indistinct(("Paris", SAME), (hidden, SAME)) == {"Paris", hidden}
 
 
 @pytest.mark.weights
@@ -53,10 +43,11 @@ def test_different_texts_with_one_vector_are_counted() -> None:
     [
         (("👍", "👎"), True),
         (("the same beginning " * 200 + "yes", "the same beginning " * 200 + "no"), True),
+        (tuple(map(chr, range(0x13000, 0x13014))), True),
         (("Paris", "paris", "PARIS"), False),
         (("Paris", "Rome", "the capital is Rome"), False),
     ],
-    ids=["emoji", "long beginnings", "case", "words"],
+    ids=["emoji", "long beginnings", "hieroglyphs", "case", "words"],
 )
 def test_a_real_embedder_and_the_warning(samples: tuple[str, ...], warned: bool) -> None:
     if find(MINILM, WEIGHTS) is None:
@@ -67,7 +58,7 @@ def test_a_real_embedder_and_the_warning(samples: tuple[str, ...], warned: bool)
         await embedder.start()
         try:
             return await Scorer(FakeLLM(), embedder, Active()).score(
-                ScoreCommand(len(samples), samples=samples)
+                ScoreCommand(len(samples), samples=samples, target=Target(0.2, 0.9))
             )
         finally:
             await embedder.stop()
@@ -76,3 +67,5 @@ def test_a_real_embedder_and_the_warning(samples: tuple[str, ...], warned: bool)
     assert ("indistinct_answers" in [warning.code for warning in score.warnings]) == warned
     if warned:
         assert score.uncalibrated.lambda_max == pytest.approx(1.0)
+        assert score.decision is not None
+        assert score.decision.action == "abstain"

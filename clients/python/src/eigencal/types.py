@@ -55,7 +55,7 @@ class Candidate(Result):
     probability: float | None
     """Probability of the candidate by Born's rule under the served matrix, 0..lambda_max. Higher = closer to the LLM's meaning. Raw if `calibration` is null. Null without samples."""
     probability_correct: float | None
-    """Probability that the candidate is right, 0..1. Null for a refusal, if `mode` is null although there are samples, and in the cases listed for `probability_correct` of the response. Unlike `probability`, it is estimated from verdicts on answers to the calibration's questions, if there are any."""
+    """Probability that the candidate is right, 0..1. Null if `mode` is null although there are samples, and in the cases listed for `probability_correct` of the response. Unlike `probability`, it is estimated from verdicts on answers to the calibration's questions, if there are any."""
 
 
 class ClaimSupport(Result):
@@ -542,7 +542,7 @@ class Score(Result):
     ood_p_value: float | None
     """Conformal p-value, 0..1, of the hypothesis that the prompt is like the calibration's rows. It compares the question and, with samples, their mean length. Lower = less similar. Below 0.02 the score has a warning. The smallest possible value is 2 / (rows + 1) for the question and 4 / (rows + 1) for the length, so with fewer than 200 rows the length alone cannot reach 0.02. Lengths that no row has then give the same warning. Null without a calibration, and for calibrations that do not keep the prompts of their rows."""
     probability_correct: float | None
-    """Probability that `answer` is right, 0..1, estimated from the verdicts on the calibration's questions. Null without a calibration, if the calibration has no correctness model for this number of answers, if the model needs log-probabilities or a self-check that are missing (only a `candidate` is checked if there is one), and if `answer` is a refusal."""
+    """Probability that `answer` is right, 0..1, estimated from the verdicts on the calibration's questions. Null without a calibration, if the calibration has no correctness model for this number of answers, if the model needs log-probabilities or a self-check that are missing (only a `candidate` is checked if there is one), and if `answer` is a refusal or the embedder cannot distinguish it from an answer that says something else (warning `indistinct_answers`)."""
     samples: tuple[str, ...] | None = None
     """The answers in the order drawn."""
     self_check: float | None
