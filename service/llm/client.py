@@ -95,6 +95,8 @@ class LLM:
         # it takes. "n": the number of answers that a call returned. "logprobs": 1 if it returns none without
         # alternatives, 2 if it returns none at all. "forward": the position of the content that it takes.
         self.learned: LRU[tuple[str, str], int] = LRU(MAX_LEARNED, kept_s=LEARNED_KEPT_S)
+        # The dialect of the latest success, by kind of call, with one answer or with several.
+        self._accepted: LRU[tuple[str, str], int] = LRU(MAX_LEARNED, kept_s=LEARNED_KEPT_S)
         # The answering model and the omitted parameters, by key of the request (see `_request_key`).
         self._answered_by: LRU[tuple[str, Api, bool, bool], tuple[str, tuple[str, ...]]] = LRU(MAX_LEARNED)
         # How long the latest calls for answers took, in seconds. Calls of jobs are left out.
@@ -258,7 +260,7 @@ class LLM:
         if request.fallback_max_tokens is not None:
             fewer = wire.in_dialect(body | {"max_tokens": request.fallback_max_tokens}, known)
             attempts.append((known, fewer))
-        refusals, has_repeated = list[EigencalError](), False
+        accepted, refusals, has_repeated = (on_api, f"{kind}, n = 1 {n == 1}"), list[EigencalError](), False
         while attempts:
             dialect, sent = attempts.popleft()
             if request.num_alternatives and "logprobs" not in sent:
@@ -273,8 +275,12 @@ class LLM:
                 if status == 500 and not has_repeated:  # it may pass, and have another cause
                     has_repeated = True
                     attempts.appendleft((dialect, sent))
+                elif status == 500 and self._accepted.get(accepted) == dialect:
+                    self.failures[error.code] += 1
+                    raise  # the server has taken such calls: it fails, and refuses nothing
                 refusals.append(error)
                 continue
+            self._accepted.put(accepted, dialect)
             # Learned only after success: the server may refuse this call for another reason.
             if dialect != known:
                 self.learned.put((on_api, kind), dialect)

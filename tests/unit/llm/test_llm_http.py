@@ -196,6 +196,16 @@ async def test_transient_failure_is_not_taken_for_a_refused_parameter() -> None:
         assert server.bodies[0] == server.bodies[1]
 
 
+async def test_a_server_that_has_taken_such_calls_fails_and_does_not_refuse() -> None:
+    failed = status(500, {"error": {"message": "out of memory"}})
+    async with playing(answers(), failed, failed) as (server, llm):
+        assert (await llm.generate(ask(3))).omitted == ()
+        with pytest.raises(LLMError, match="status 500"):
+            await llm.generate(ask(3))
+        assert (await llm.generate(ask(3))).omitted == ()
+        assert ["top_k" in body for body in server.bodies] == [True] * 4
+
+
 async def test_parameter_with_an_effect_is_never_left_out() -> None:
     error = await failure(ask(3, sampling=Sampling(top_k=5)), default=refusing("top_k"))
     assert isinstance(error, LLMError)
