@@ -238,6 +238,8 @@ def are_tokens_of(tokens: Sequence[str], text: str) -> bool:
     follow the text, as room for a stop string. A repetition of the text does not match.
     """
     joined = "".join(tokens)
+    if joined == text:
+        return True
     in_bytes = _BYTES.search(joined) is not None
     spelt, expected = _letters(joined, ascii_only=in_bytes), _letters(text, ascii_only=in_bytes)
     if tokens and expected and not in_bytes and not _TAG.sub("", joined).strip():
