@@ -28,7 +28,10 @@ MAX_QUESTIONS = 20  # in a prompt with more questions, they are not distinguishe
 
 # Lists of words by language: negations, numerals, units.
 LISTS = tomllib.loads(Path(__file__).with_name("words.toml").read_text("utf-8"))
-_NEGATED = re.compile(rf"(?:\b(?:{'|'.join(LISTS['negations'])})\b|n['\u2019]t\b)\W*(\w*)")
+_NEGATED = re.compile(
+    rf"(?:\b(?:{'|'.join(LISTS['negations'])})\b|n['\u2019]t\b)"
+    r"(?! (?:more|less|fewer|later|earlier) than)\W*(\w*)"
+)
 _UNNEGATED = frozenset(LISTS["unnegated"])
 _NO_NAMES = frozenset(LISTS["no_names"])
 _SPACES = " \u00a0\u2009\u202f"
@@ -136,7 +139,7 @@ def possible_questions(texts: Sequence[str], prompt: str) -> list[frozenset[int]
 
 
 def negated_words(text: str) -> set[str]:
-    """Return the word behind each negation of a text, "" at its end; see `unnegated` in `words.toml`."""
+    """Return the word after each negation in a text ("" if none follows), except those in `unnegated`."""
     return set(_NEGATED.findall(normalize_text(text))) - _UNNEGATED
 
 
@@ -201,11 +204,15 @@ def normalize_number(text: str, following: str) -> str:
     """
     bare = _GROUPS.sub("", text).replace(",", ".").replace("\u2212", "-")
     exact = Context(prec=len(bare) + max(POWERS_OF_TEN.values()))
-    power = next((power for word, power in POWERS_OF_TEN.items() if following.startswith(word)), 0)
+    power = next((power for word, power in POWERS_OF_TEN.items() if _is_form(following, word)), 0)
     try:
         return f"{Decimal(bare).scaleb(power, exact).normalize(exact):f}"
     except (InvalidOperation, Overflow):
         return bare
+
+
+def _is_form(word: str, singular: str) -> bool:
+    return word.startswith(singular) and len(word) <= len(singular) + 2  # "millions", "Millionen"
 
 
 def words(text: str) -> list[str]:

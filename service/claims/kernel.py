@@ -29,7 +29,7 @@ from service.claims.facts import (
     read_words,
     words_of_question,
 )
-from service.claims.values import Quantity, compared_form, final_answer, quantities
+from service.claims.values import Quantity, by_case, compared_form, final_answer, quantities
 from service.embedding.port import FACTS, PAPER, Kernel
 from service.spectral.spectrum import RANK_TOLERANCE, unit_rows
 
@@ -45,11 +45,10 @@ LEAST_DIRECTION = 0.01  # of the largest singular value of the first texts: smal
 BRIEF = 3  # words: a text of no more, without a number, may be a name
 OPPOSITES = frozenset(word for pair in LISTS["opposites"] for word in pair)
 
-_UNITS = [word for words in LISTS["units"].values() for word in words]
+_UNITS = [word for words in LISTS["units"].values() for word in words if len(word) > 1]
 _MONTHS = frozenset(word for words in LISTS["months"].values() for word in words)
-_NO_NAME = re.compile(
-    rf"(?:{'|'.join([*LISTS['no_names'], *LISTS['negations'], *LISTS['degrees'], *_UNITS])})\Z"
-)
+_COMMON_WORDS = [word for kind in ("no_names", "negations", "degrees", "ordinals") for word in LISTS[kind]]
+_NO_NAME = re.compile(rf"(?:{'|'.join([*_COMMON_WORDS, *_UNITS])})\Z")
 
 
 def compared_texts(texts: Sequence[str], question: str, kernel: Kernel = FACTS) -> list[str]:
@@ -83,7 +82,7 @@ def read_texts(
     compared: the `compared_texts`. num_drawn: number of drawn texts, which come first (None: all). Names are
     recognised by the drawn texts, so the facts of these do not depend on the other texts.
     """
-    answers = [final_answer(text) for text in texts]
+    answers = [by_case(final_answer(text)) for text in texts]
     asked = negated_words(asked_part(question))
     return Reading(
         [list(quantities(text)) for text in answers],
@@ -199,7 +198,8 @@ def _names(
 
     A name is a word with a capital that the question lacks. The first word of a sentence always has a
     capital: it is a name if the text is brief, or if a drawn answer has it with a capital inside a sentence.
-    A word that a drawn answer writes without a capital is not a name. A brief text has also its `OPPOSITES`.
+    A word that a drawn answer writes without a capital is not a name. In a brief text,
+    `OPPOSITES` are names, too.
     """
     is_brief = [len(text.split()) <= BRIEF and not re.search(r"\d", text) for text in left]
     own = [
@@ -209,8 +209,9 @@ def _names(
             if word.has_capital
             and not _NO_NAME.match(word.plain)
             and (brief or not word.is_initial)
-            # "Mars" is a planet, and "4 mars" a day.
+            # "Mars" is a planet, and "4 mars" a day; the M of "5M" is no name.
             and not (word.plain in _MONTHS and any(near.is_number for near in words[max(i - 1, 0) : i + 2]))
+            and not (i and words[i - 1].is_number and words[i - 1].end == word.start)
         }
         for words, brief in zip(read, is_brief, strict=True)
     ]

@@ -1,6 +1,6 @@
 """The final answer of a text, and its values in one form: numbers, units, dates, times, signs (**ours**).
 
-Texts are rewritten, so that rules that compare words also compare values. The words of values are those of
+Values are rewritten in one form, so that comparing words also compares values. The words are listed in
 `words.toml`; numbers in several words ("twenty-one") and ordinals are English.
 """
 
@@ -12,24 +12,40 @@ from decimal import Decimal, InvalidOperation
 
 from service.claims.facts import LISTS, POWERS_OF_TEN, normalize_number, normalize_text
 
-# Marks of the final answer: its last line, a box of LaTeX, and words.
+# Final answers
+
+_BOX = "\\boxed{"
+_LATEX_TEXT = re.compile(r"\\text(?:bf|rm)?\{([^{}]{0,200})\}")
 _LAST_LINE = re.compile(r"^####(?!#) *(\S.*)\Z", re.MULTILINE)
-_BOXED = re.compile(r"\\boxed *\{((?:[^{}]|\{[^{}]{0,200}\}){0,200})\}")
-_ANSWERS = re.compile(
-    r"(?:^|(?<=[.!?:]\s))[ *_>#-]{0,9}(?:(?:so|thus|hence|therefore),? )?(?:the |my )?(?:(?:final|correct) )?"
-    rf"(?:{'|'.join(LISTS['answers'])})[*_]{{0,3}} ?(?:is\b ?:?|:)[\s*_]{{0,9}}(?=\S)",
+_IS = r"(?: (?:is|ist|lautet|es|est|e|è|é)\b:? )(?=[\"'(\[]?(?-i:[A-ZÀ-Þ\d\\$-]))"
+_ANSWER = re.compile(
+    r"(?:^|(?<=\D[.!?:]\s))[ >#-]{0,9}(?:(?:so|thus|hence|therefore),? )?(?:(?:the|my|die|la|het) )?"
+    rf"(?:(?:final|correct) )?(?:{'|'.join(LISTS['answers'])})(?: ?:\s{{0,3}}|\n{{1,3}}|{_IS})(?=\S)",
     re.IGNORECASE | re.MULTILINE,
 )
-_EMPHASIS = re.compile(r"(\*{1,3}|_{2,3}|`{1,3})(?=\S)(.{1,500}?)(?<=\S)\1")
+# A text model may go on with another question.
+_NEXT_TURN = re.compile(rf"\n[\n ]{{0,3}}(?:{'|'.join(LISTS['turns'])})(?: ?\d{{1,3}})?:", re.IGNORECASE)
+_EMPHASIS = re.compile(
+    r"(?<![\w*`])(\*{1,3}|`{1,3})(?=\S)([^\n]{1,500}?)(?<=\S)\1(?![\w*`])"
+    r"|(?<![\w$])\$(?=\S)([^$\n]{1,200}?)(?<=\S)\$(?![\w$])"
+)
 
-_VALUES: Mapping[str, int] = LISTS["english"]  # 0 to 19 and the tens
+# Values
+
+_VALUES: Mapping[str, int] = LISTS["english_numerals"]  # 0 to 19 and the tens
 _NUMERAL = "|".join([*_VALUES, "hundred", "thousand", "million", "billion", "trillion"])
-_IN_WORDS = re.compile(rf"\b(?:{_NUMERAL})(?:(?:\sand\s|[ -])(?:{_NUMERAL}))+\b")
-_N = r"\d+(?:[.,]\d+)*"
-_POWER = re.compile(rf"\b({_N}) ?((?:{'|'.join(POWERS_OF_TEN)})[a-z]*)\b")
-_ORDINAL = re.compile(rf"(\d)(?:st|nd|rd|th)\b|\b({'|'.join(LISTS['ordinals'])})\b")
-_ROMAN = re.compile(r"\b(?=[ivx]{2})(x{0,3})(ix|iv|v?i{0,3})\b")
-_ONES = {"": 0, "i": 1, "ii": 2, "iii": 3, "iv": 4, "v": 5, "vi": 6, "vii": 7, "viii": 8, "ix": 9}
+_IN_WORDS = re.compile(rf"\b(?:{_NUMERAL})(?:(?:\sand\s|[ -])(?:{_NUMERAL})){{1,20}}\b")
+# It begins at the first digit only, and gives none back: long texts take linear time.
+_N = r"(?<!\d)(?<!\d[.,])\d++(?:[.,]\d++)*+"
+_SPACED = re.compile(r"(?<![\d.,])\d{1,3}(?:[ \u00a0\u2009\u202f]\d{3})++(?!\d)")
+_POWER = re.compile(rf"\b({_N}) ?((?:{'|'.join(POWERS_OF_TEN)})[a-z]{{0,2}})\b")
+_TENS = "|".join(word for word, value in _VALUES.items() if value >= 20)
+_ORDINAL = re.compile(
+    rf"(?<=\d)(?:st|nd|rd|th)\b|\b(?:({_TENS})-({'|'.join(LISTS['ordinals'])}|first|second)"
+    rf"|({'|'.join(LISTS['ordinals'])}))\b"
+)
+_ROMAN = re.compile(r"\b(?=[IVX]{2})(X{0,3})(IX|IV|V?I{0,3})\b")
+_ONES = {"": 0, "I": 1, "II": 2, "III": 3, "IV": 4, "V": 5, "VI": 6, "VII": 7, "VIII": 8, "IX": 9}
 _INITIAL = re.compile(r"\b([a-z])\. ?(?=[a-z]\.)")
 _MONTHS = {name: names[0] for names in LISTS["months"].values() for name in names}
 _MONTH = rf"(?P<month>{'|'.join(_MONTHS)})\b\.?"
@@ -44,46 +60,51 @@ _UNITS = {word: unit for unit, words in LISTS["units"].items() for word in words
 # An "s" that follows the digits is a plural, as in "1990s".
 _UNIT = re.compile(rf"\b({_N})(?: (s)| ?(?!s\b)({'|'.join(sorted(_UNITS, key=len, reverse=True))}))\b")
 _SCALED = re.compile(rf"\b({_N}) ({'|'.join(LISTS['scales'])})\b")
-_SIGN_AFTER, _SIGN_BEFORE = re.compile(rf"({_N}) ?([%$€£])"), re.compile(rf"([$€£]) ?({_N})")
 _SIGNS: Mapping[str, str] = LISTS["signs"]
+_THOUSANDS = {"k": "thousand", "m": "million", "mn": "million", "b": "billion", "bn": "billion"}
+_SIGN_AFTER = re.compile(rf"({_N}) ?([%$€£])")
+_SIGN_BEFORE = re.compile(rf"([$€£]) ?({_N})(?:({'|'.join(_THOUSANDS)})\b)?")
 _BOUNDS = {phrase: bound for bound, phrases in LISTS["bounds"].items() for phrase in phrases}
 _BOUND = re.compile(rf"\b({'|'.join(sorted(_BOUNDS, key=len, reverse=True))}) (?=\d)")
 _OR_MORE = re.compile(rf"\b({_N}) or (more|less|fewer)\b")
 # Numbers whose order counts: a score, a ratio, a date of unknown order. "2-3" and "2 to 3" may be a range.
 _PAIR = re.compile(
-    r"(?<![\w./:-])(\d{1,3})([:/]| [:/] |[-\u2013]| to )(\d{1,3})(?:/(\d{4}))?(?![\w/:-]|[.]\d)"
+    r"(?<![\w./:-])(\d{1,3})([:/]| [:/] | ?[-\u2013] ?| to )(\d{1,3})(?:/(\d{4}))?(?![\w/:-]|[.]\d)"
 )
 _OPERATOR = re.compile(
-    r"(?<=\w)\+\+|(?<=[a-z])\+(?!\w)|(?<=\b[a-z])#(?!\w)|[!=]=|≠"
-    r"|(?:^|(?<=[\w)] ))[<>≤≥]=?(?: (?=[\w(])|(?=\d))|(?<=[\w)] )[=+](?= [\w(])|(?<=\b\w )-(?= \w\b)"
+    r"((?<=\w)\+\+|(?<=[a-z])\+(?!\w)|(?<=\b[a-z])#(?!\w))|[!=]==?"
+    r"|(?:^|(?<=[\w)]) ?)(?:[<>]=?|[≤≥]) ?(?=\d|\(|[a-z]\b(?!>))"
+    r"|(?<=[\w)])(?: \+ |\+)(?=[\w(])|(?<=\b[a-z]) - (?=[a-z]\b)"
 )
 _OPERATORS = {
-    **{"++": "plusplus", "+": "plus", "#": "sharp", "-": "less", "==": "equals", "=": "equals"},
-    **{"!=": "unequal", "≠": "unequal", "<": "below", ">": "above", "<=": "atmost", "≤": "atmost"},
-    **{">=": "atleast", "≥": "atleast"},
+    **{"++": "plusplus", "+": "plus", "#": "sharp", "-": "less", "<": "below", ">": "above"},
+    **{"==": "equals", "!=": "unequal", "===": "identical", "!==": "unidentical"},
+    **{"<=": "atmost", "≤": "atmost", ">=": "atleast", "≥": "atleast"},
 }
 _MINUS = re.compile(r"(?<!\w)(?:minus |\u2212)(?=\d)")
-# Numbers in one word. "One" is a pronoun as often.
+_FRACTION = re.compile(r"(?<!\d)(\d{0,9}) ?([\u00bc-\u00be\u2150-\u215e])")
+_EXPONENT = re.compile(r"(?<=\d)[\u2070\u00b9\u00b2\u00b3\u2074-\u2079]+")
+# Numbers in one word. "One" is often a pronoun.
 _NUMERALS = {word: str(number) for word, number in _VALUES.items() if word != "one"}
 _NUMERALS |= {word: number for number, words in LISTS["numerals"].items() for word in words}
-_UNIT_NAMES = "|".join([*LISTS["units"], *(names[0] for names in LISTS["months"].values())])
-_DURATIONS = frozenset({"second", "minute", "hour", "day", "week", "month", "year"})
-_BOUND_OF = rf"(?:({'|'.join(LISTS['bounds'])}) )?"
-_NUMBER = rf"(?:(?<![\w)])-)?(?<![\d.]){_N}(?::\d\d|dot\d+|(?:to\d+)+)?"
-_QUANTITY = re.compile(rf"{_BOUND_OF}({_NUMBER})(?: ((?:{_UNIT_NAMES})\b(?: \d{{4}}\b)?))?")
 _BARE = re.compile(rf"\b(?:{'|'.join(_NUMERALS)})\b")
-_HAS_NUMBER = re.compile(rf"\d|\bone\b|{_BARE.pattern}")
-# Of a version, 3.10 is not 3.1.
-_VERSION = re.compile(r"\b((?:[A-Z][\w+#]*|version|release) )(\d+)\.(\d*0)\b")
+_HAS_VALUE = re.compile(rf"\d|\bone\b|{_BARE.pattern}|{_ORDINAL.pattern}|{_OPERATOR.pattern}")
+_DURATIONS = frozenset({"second", "minute", "hour", "day", "week", "month", "year"})
+_QUANTITY = re.compile(
+    rf"(?:({'|'.join(LISTS['bounds'])}) )?((?:(?<![\w)])-)?(?<!\.){_N}(?::\d\d|dot\d+|(?:to\d+)+)?)"
+    rf"(?: (?:({'|'.join(LISTS['units'])})|({'|'.join(dict.fromkeys(_MONTHS.values()))})(?: (\d{{4}}))?)\b)?"
+)
+# 3.10 and 3.1 are different versions.
+_VERSION = re.compile(rf"\b((?:{'|'.join(LISTS['versions'])}) |v)(\d{{1,5}})\.(\d{{0,5}}0)\b")
 _CAPITALS = re.compile(rf"(?<=\d) ?({'|'.join(LISTS['capitals'])})\b")
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A number in a text and its unit, "" for none, and both in base units, all in canonical form.
+    """A number in a text and its unit, "" for none, both in canonical form.
 
-    Month and year of a date count as the unit of its day, and the year is a number, too. bound: a key of
-    `bounds` in `words.toml`, as "below" for "less than 5", or "".
+    amount: number and unit in the base unit. In a date, month and year are the unit of the day; the year is
+    also a number of its own. bound: a key of `bounds` in `words.toml`, as "below" for "less than 5", or "".
     """
 
     number: str
@@ -93,76 +114,88 @@ class Quantity:
 
 
 def final_answer(text: str) -> str:
-    r"""Return the text behind the last mark of a final answer, without emphasis and in NFKC.
+    r"""Return the text after the last mark of a final answer, without emphasis.
 
-    The marks are `\boxed{..}`, a last line of `####`, and "Answer:" or "the answer is" at the beginning of a
-    sentence. A text without them is its own final answer.
+    The marks are `\boxed{..}`, a last line of `####`, and "Answer:" or "The answer is" at the beginning of a
+    line or sentence. A text without them is its own final answer, up to a next question of the text model.
 
     >>> final_answer("Paris is larger.\n**Answer:** Lyon"), final_answer("6 x 7 is **42**.")
     ('Lyon', '6 x 7 is 42.')
     """
-    if not text.isascii():
-        text = unicodedata.normalize("NFKC", text)
-    if boxed := _BOXED.findall(text):
-        text = boxed[-1]
-    elif last := _LAST_LINE.search(text):
-        text = last[1]
-    elif marks := [*_ANSWERS.finditer(text)]:
-        text = text[marks[-1].end() :]
-    return _EMPHASIS.sub(r"\2", text).strip()
+    text = _EMPHASIS.sub(lambda found: found[2] or found[3], text.strip())
+    text = _NEXT_TURN.split(text, maxsplit=1)[0]
+    if (boxed := _boxed(text)) is not None:
+        return _LATEX_TEXT.sub(r"\1", boxed).strip()
+    if last := _LAST_LINE.search(text):
+        return last[1]
+    end = max((mark.end() for mark in _ANSWER.finditer(text)), default=0)
+    return text[end:]
+
+
+def _boxed(text: str) -> str | None:
+    """Return the content of the last box, or None."""
+    start, depth = text.rfind(_BOX) + len(_BOX), 1
+    for brace in re.finditer(r"[{}]", text[start:]) if start >= len(_BOX) else ():
+        depth += 1 if brace[0] == "{" else -1
+        if not depth:
+            return text[start : start + brace.start()] or None
+    return None
 
 
 def compared_form(text: str) -> str:
     """Return a text in the form that is embedded: without case, and with its values in one form."""
-    plain = normalize_text(by_case(text))
-    if not (_HAS_NUMBER.search(plain) or _OPERATOR.search(plain)):
-        return text.casefold()
-    values = in_one_form(plain)
+    if not _HAS_VALUE.search(normalize_text(by_case(text))):
+        return unicodedata.normalize("NFKC", text).casefold()
+    values = in_one_form(text)
     return re.sub(_N, lambda number: normalize_number(number[0], ""), values)
 
 
 def quantities(text: str) -> Iterator[Quantity]:
     """Yield the numbers of a text."""
-    plain = normalize_text(by_case(text))
-    if not _HAS_NUMBER.search(plain):
-        return
-    bounded = _OR_MORE.sub(
-        lambda found: f"{'atleast' if found[2] == 'more' else 'atmost'} {found[1]}", in_one_form(plain)
-    )
-    bounded = _BOUND.sub(lambda found: f"{_BOUNDS[found[1]]} ", bounded)
-    for found in _QUANTITY.finditer(bounded):
-        bound, number, unit = found[1] or "", normalize_number(found[2], ""), found[3] or ""
+    values = in_one_form(text)
+    values = _OR_MORE.sub(lambda found: f"at{'least' if found[2] == 'more' else 'most'} {found[1]}", values)
+    values = _BOUND.sub(lambda found: f"{_BOUNDS[found[1]]} ", values)
+    for found in _QUANTITY.finditer(values):
+        bound, number, unit, month, year = found.groups()
+        number, unit = normalize_number(number, ""), unit or " ".join(filter(None, (month, year)))
         if bound in ("earlier", "later") and unit in _DURATIONS:
-            bound = ""  # "after 3 days" is no other time than "3 days"
-        yield Quantity(number, unit, in_base_units(f"{number} {unit}".rstrip()), bound)
-        if year := unit.partition(" ")[2]:
+            bound = ""  # "after 3 days" means the same as "3 days"
+        yield Quantity(number, unit, in_base_units(f"{number} {unit}".rstrip()), bound or "")
+        if year:
             yield Quantity(year, "", year)
 
 
-def by_case(text: str) -> str:
-    """Return a text that still has its capitals with the values that they tell apart: units and versions."""
-    units = _CAPITALS.sub(lambda unit: f" {LISTS['capitals'][unit[1]]}", text)
-    return _VERSION.sub(r"\1\2dot\3", units)
-
-
 def in_one_form(text: str) -> str:
-    """Return a text without case and accents with its values in one form.
+    """Return a text without case and accents, with its values in one form.
 
-    >>> in_one_form("may 12th, 2024 at 5 p.m."), in_one_form("twelve hundred metres"), in_one_form("c++")
+    >>> in_one_form("May 12th, 2024 at 5 p.m."), in_one_form("twelve hundred metres"), in_one_form("C++")
     ('12 may 2024 at 17:00', '1200 metre', 'cplusplus')
     """
-    text = _MINUS.sub("-", _INITIAL.sub(r"\1", text).replace("per cent", "percent"))
-    text = _OPERATOR.sub(lambda sign: _OPERATORS[sign[0].rstrip()] + " " * (sign[0][0] in "<>≤≥"), text)
-    text = _BARE.sub(lambda word: _NUMERALS[word[0]], _IN_WORDS.sub(_in_digits, text))
-    text = _ORDINAL.sub(lambda found: found[1] or str(LISTS["ordinals"][found[2]]), text)
-    text = _ROMAN.sub(lambda roman: str(10 * len(roman[1]) + _ONES[roman[2]]), text)
-    text = _POWER.sub(lambda found: normalize_number(found[1], found[2]), text)
+    text = _INITIAL.sub(r"\1", normalize_text(by_case(text))).replace("per cent", "percent")
+    if not _HAS_VALUE.search(text):
+        return text
+    text = _SPACED.sub(lambda number: re.sub(r"\s", "", number[0]), _MINUS.sub("-", text))
+    text = _VERSION.sub(r"\1\2dot\3", _OPERATOR.sub(_operator, text))
+    text = _ORDINAL.sub(_ordinal, _IN_WORDS.sub(_in_digits, text))
     for date in _DATES:
         text = date.sub(_date, text)
+    text = _BARE.sub(lambda word: _NUMERALS[word[0]], text)
+    text = _POWER.sub(lambda found: normalize_number(found[1], found[2]), text)
     text = _PAIR.sub(_pair, _CLOCK.sub(_time, text))
-    text = _SIGN_BEFORE.sub(lambda sign: f"{sign[2]} {_SIGNS[sign[1]]}", text)
+    text = _SIGN_BEFORE.sub(_money, text)
     text = _SIGN_AFTER.sub(lambda sign: f"{sign[1]} {_SIGNS[sign[2]]}", text)
     return _UNIT.sub(lambda unit: f"{unit[1]} {_UNITS[unit[2] or unit[3]]}", _DEGREES.sub(" ", text))
+
+
+def by_case(text: str) -> str:
+    """Return a text in which what depends on case and on forms of letters is spelled out."""
+    if not text.isascii():
+        text = _FRACTION.sub(lambda found: f"{int(found[1] or 0) + unicodedata.numeric(found[2]):g}", text)
+        text = _EXPONENT.sub(lambda found: f"^{unicodedata.normalize('NFKC', found[0])}", text)
+        text = text.replace("≠", "!=")
+    text = _CAPITALS.sub(lambda unit: f" {LISTS['capitals'][unit[1]]}", text)
+    text = _ROMAN.sub(lambda roman: str(10 * len(roman[1]) + _ONES[roman[2]]), text)
+    return re.sub(r"\bmay\b", "might", text)  # the month has a capital
 
 
 def in_base_units(text: str) -> str:
@@ -197,6 +230,18 @@ def _in_digits(found: re.Match[str]) -> str:
     return str(total + current)
 
 
+def _operator(found: re.Match[str]) -> str:
+    word = _OPERATORS[found[0].strip()]
+    return word if found[1] else f" {word} "
+
+
+def _ordinal(found: re.Match[str]) -> str:
+    tens, ones, word = found.groups()
+    if tens:
+        return str(_VALUES[tens] + {**LISTS["ordinals"], "first": 1, "second": 2}[ones])
+    return str(LISTS["ordinals"][word]) if word else ""
+
+
 def _date(found: re.Match[str]) -> str:
     if "number" in found.re.groupindex:
         month = next(iter(LISTS["months"].get(found["number"].lstrip("0"), [])), found["number"])
@@ -206,11 +251,13 @@ def _date(found: re.Match[str]) -> str:
 
 
 def _pair(found: re.Match[str]) -> str:
-    """Return numbers whose order counts as one number, such as "3to2"."""
-    is_time = found[2] == ":" and len(found[3]) > 1
-    if is_time or (found[2].strip() not in ":/" and int(found[1]) <= int(found[3])):
-        return found[0]  # the latter may be a range
-    return "to".join(str(int(part)) for part in (found[1], found[3], found[4]) if part)
+    """Return numbers whose order counts as one number, such as "3to2", and a fraction as a decimal number."""
+    first, sign, second, year = int(found[1]), found[2].strip(), int(found[3]), found[4]
+    if (found[2] == ":" and len(found[3]) > 1) or (sign not in (":", "/") and first <= second):
+        return found[0]  # a time, or maybe a range
+    if sign == "/" and not year and 0 < first < second:
+        return f"{first / second:g}"
+    return "to".join(str(part) for part in (first, second, year) if part is not None)
 
 
 def _time(found: re.Match[str]) -> str:
@@ -218,3 +265,7 @@ def _time(found: re.Match[str]) -> str:
     if found[3]:
         hour = hour % 12 + 12 * (found[3] == "p")
     return f"{hour:02}:{minute:02}"
+
+
+def _money(found: re.Match[str]) -> str:
+    return f"{normalize_number(found[2], _THOUSANDS.get(found[3], ''))} {_SIGNS[found[1]]}"

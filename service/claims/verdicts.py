@@ -13,11 +13,10 @@ from typing import Literal, NamedTuple
 from service.claims.facts import (
     POWERS_OF_TEN,
     normalize_number,
-    normalize_text,
     words,
     words_of_question,
 )
-from service.claims.values import by_case, final_answer, in_base_units, in_one_form
+from service.claims.values import final_answer, in_base_units, in_one_form
 
 Rule = Literal["equal", "contains", "contained", "spelling", "none"]
 SUREST_FIRST: tuple[Rule, ...] = ("equal", "contains", "spelling", "contained", "none")
@@ -28,6 +27,8 @@ _TOKEN = re.compile(
     r"|[^\W\d_]+\d*"
 )
 _ARTICLES = frozenset({"a", "an", "the"})
+_VOWELS = frozenset("aeiouy")
+_SMALL = frozenset({"of", "the", "and", "for"})  # words without a letter in acronyms
 _PLURAL_FROM = 4  # characters: "gas" and "yes" keep their s
 _SPELLING_FROM, _TYPO_FROM = 8, 5  # characters of a text, and of a word, that may have a typo
 _NUMBER = re.compile(rf"\d+|percent|(?:{'|'.join(POWERS_OF_TEN)})(?:en?)?")
@@ -45,10 +46,11 @@ _WITHOUT = re.compile(r"(?<!\w)(?:without|ohne|sans|sin|senza|sem|zonder|utan|ud
 _OR = re.compile(r"(?<!\w)(?:or|either|oder|entweder|ou|soit|o(?!['\u2019]))(?!\w)")
 # Without their accents the French "born" and "where" are a negation and an "or".
 _ACCENTED = re.compile(r"(?<!\w)(?:n\u00e9e?s?|o\u00f9)(?!\w)", re.IGNORECASE)
+_NO_OR = re.compile(rf"{_NEGATION.pattern}|{_OR.pattern}")
 _CLAUSE_END = re.compile(r"[.!?:](?=\s|$)|[,;()\n]|(?<!\w)(?:but|sondern|aber|mais|pero|sino|ma|mas)(?!\w)")
 _SENTENCE_END = re.compile(r"[.!?](?=\s|$)|\n")
 _PIECE_END = re.compile(r"[,;\n]")
-_BRACKETS = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
+_BRACKETS = re.compile(r"(?<=\w)\s+(?:\([^()]{0,200}\)|\[[^\[\]]{0,200}\])")
 MAX_AROUND = 500  # characters before and after a passage that tell whether it is meant
 _MAX_PIECE_WORDS, _MIN_PIECES = 3, 3
 # Words of long answers that do not mean them.
@@ -73,11 +75,11 @@ def verdict(answer: str, references: Iterable[str], question: str = "") -> Rule:
 
     equal: the answer and a reference have the same words. contains: the reference stands in the answer.
     contained: the answer stands in the reference, is at least half of it, and is not a part of a number in
-    words ("one" of "one hundred"). spelling: long words differ by one letter too many, or by two that are
-    exchanged, or one text is the initials of the other ("UK"). Case, accents, plurals, articles, text in
-    brackets and the form of numbers, dates, times and units are ignored. Of a text that marks its final
-    answer ("Answer: Rome") only that answer counts. A short answer must say more than the question ("Rain"
-    for "Purple Rain").
+    words ("one" of "one hundred"). spelling: long words differ by one added letter or two swapped vowels, or
+    one text is the initials of the other ("UK"). Case, accents, plurals, articles and the form of numbers,
+    dates, times and units are ignored, and text in brackets if only one text has it. If a text marks its
+    final answer ("Answer: Rome"), only that is compared. A short answer must contain a word that the question
+    lacks ("Rain" for "Purple Rain"), unless the question has the reference, too.
 
     An answer does not contain a reference that it negates ("not Berlin"), offers as one of several ("Berlin
     or Bonn", "Berlin, Paris, Rome") or asks about. In a longer answer common words ("yes") and references of
@@ -100,8 +102,9 @@ def _rules(answer: str, references: Iterable[str], question: str) -> Iterator[Ru
     asked, answers = words_of_question(question), _with_and_without_brackets(answer)
     for reference in references:
         wanted = _with_and_without_brackets(reference)
-        # Brackets of both may say different things: "Mercury (planet)".
-        for pair in dict.fromkeys([*((one, wanted[0]) for one in answers), (answers[0], wanted[-1])]):
+        # The brackets of both may say different things: "Mercury (planet)", "Mercury (element)".
+        in_part = [] if len(answers) == len(wanted) else [(answers[-1], wanted[-1])]
+        for pair in [(answers[0], wanted[0]), *in_part]:
             yield _rule(*pair, asked)
             scaled = in_base_units(pair[0]), in_base_units(pair[1])
             if scaled != pair:
@@ -112,15 +115,15 @@ def _rules(answer: str, references: Iterable[str], question: str) -> Iterator[Ru
 
 def _is_acronym(short: str, name: str) -> bool:
     """Return True if a text is the initials of a name, as "the U.K."."""
-    letters = re.sub(r"\A\s*[Tt]he\b|[\s.]", "", short)
-    initials = "".join(re.findall(r"\b[A-Z](?=\w)", name))
-    return len(letters) > 1 and letters == initials
+    letters = re.sub(r"\A\s*[Tt]he\s|[\s.]", "", short)
+    words = [word for word in re.sub(r"\A\s*[Tt]he\s", "", name).rstrip(" .").split() if word not in _SMALL]
+    is_name = all(word.isalpha() and word[0].isupper() for word in words)
+    return is_name and len(words) > 1 and letters == "".join(word[0] for word in words)
 
 
 def _with_and_without_brackets(text: str) -> list[str]:
-    """Return a normalized text, and if it has brackets, the same without them."""
-    text = final_answer(text)
-    without = _BRACKETS.sub(" ", text)
+    """Return a normalized text, and if it has brackets that only explain, the same without them."""
+    without = _BRACKETS.sub(lambda found: found[0] if _NO_OR.search(found[0].lower()) else " ", text)
     return [_normalize(text), *([_normalize(without)] if without != text else [])]
 
 
@@ -138,7 +141,7 @@ def words_compared(text: str) -> tuple[str, ...]:
 
 def _normalize(text: str) -> str:
     """Return a text without case, accents and the words that a lost accent would turn into another."""
-    return in_one_form(normalize_text(by_case(_ACCENTED.sub("", unicodedata.normalize("NFC", text)))))
+    return in_one_form(_ACCENTED.sub("", unicodedata.normalize("NFC", final_answer(text))))
 
 
 def _rule(answer: str, reference: str, asked: frozenset[str]) -> Rule:
@@ -160,7 +163,12 @@ def _rule(answer: str, reference: str, asked: frozenset[str]) -> Rule:
     }
     is_common = len(joined) == 1 or joined in _COMMON
     is_telling = not is_common or {*wanted} == numbers
-    if len(present) <= len(wanted) + 1 and all(answer[t.start : t.end] in asked for t in of_answer):
+    is_asked, is_offered = (
+        all(text[token.start : token.end] in asked for token in tokens)
+        for text, tokens in ((answer, of_answer), (reference, of_reference))
+    )
+    is_offered &= all(len(word) < _PLURAL_FROM for word in {*present} - {*wanted})  # "B) Lyon", "In Paris"
+    if len(present) <= len(wanted) + 1 and is_asked and not is_offered:
         return "none"
     if (is_short or is_telling) and _num_listed(answer) <= _num_listed(reference):
         places = _places(of_answer, wanted)
@@ -212,16 +220,15 @@ def _same_spelling(present: Sequence[str], wanted: Sequence[str]) -> bool:
 
 
 def _is_typo(shorter: str, longer: str) -> bool:
-    """Return True if two words differ by one letter too many, not the first, or by two exchanged letters."""
+    """Return True if two words differ by one added letter, not the first, or by two swapped vowels."""
     if len(shorter) < _TYPO_FROM or not (shorter + longer).isalpha():
         return False
     start = next(
         (i for i, pair in enumerate(zip(shorter, longer, strict=False)) if pair[0] != pair[1]), len(shorter)
     )
-    exchanged = (
-        longer[:start] + longer[start + 1 : start + 2] + longer[start : start + 1] + longer[start + 2 :]
-    )
-    return (start > 0 and shorter == longer[:start] + longer[start + 1 :]) or shorter == exchanged
+    pair, others = shorter[start : start + 2], longer[start : start + 2]
+    is_swapped = pair == others[::-1] and {*pair} <= _VOWELS and shorter[start + 2 :] == longer[start + 2 :]
+    return start > 0 and (is_swapped or shorter == longer[:start] + longer[start + 1 :])
 
 
 def _num_listed(text: str) -> int:

@@ -83,7 +83,7 @@ def test_pairs_of_answers(model: SentenceTransformer, kind: str) -> None:
 def test_maps_fitted_on_few_rows(shared_data: Path) -> None:
     """Fits on the first rows only, with three answers."""
     rows = JudgedRows(["triviaqa_dev_smollm2_m40"], shared_data, WEIGHTS.parent, 20, FACTS).rows.at(3).rows
-    expected = {10: (0.2995, -0.187, 0.7471), 30: (0.2899, 0.3014, 0.7566), 300: (0.5400, 0.5091, 0.5761)}
+    expected = {10: (0.2997, -0.187, 0.7474), 30: (0.2831, 0.2898, 0.755), 300: (0.5305, 0.5086, 0.5798)}
     for n, numbers in expected.items():
         fitted = fit_evidence(rows.take(np.arange(n))).map
         assert (fitted.temperature, fitted.intercept, fitted.slope) == pytest.approx(numbers, abs=2e-3)

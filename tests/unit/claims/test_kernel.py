@@ -101,28 +101,6 @@ def test_kernel_is_positive_semidefinite_for_any_texts(texts: list[str], questio
     assert spectrum_from_gram(matrix, None, 5).eigenvalues.sum() == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize(
-    "piece",
-    [
-        "\n",
-        "* ",
-        " *a",
-        "`a ",
-        ". ",
-        "\\boxed{",
-        "\\boxed{{} ",
-        "answer ",
-        "\n#### a",
-        "not ",
-        "3-2-",
-        "1 to ",
-        "< 5 ",
-    ],
-)
-def test_hostile_text_takes_no_quadratic_time(piece: str) -> None:
-    assert kernel([piece * 50_000, "Rome"], QUESTION)[0, 0] == pytest.approx(1.0)
-
-
 def test_long_text_takes_no_quadratic_time() -> None:
     long = "In 1912 Rome had 500 citizens, but not Milan. " * 5000
     assert kernel([long, "Rome"], QUESTION)[0, 0] == pytest.approx(1.0)
