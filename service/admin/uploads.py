@@ -28,7 +28,7 @@ MULTIPART_OVERHEAD = 1 << 20  # boundaries, part headers and option fields
 MAX_FIELDS = 32
 MAX_FIELD_BYTES = 64 << 10
 UPLOAD_THREADS = 2
-NAMELESS = frozenset({"file", "upload", "blob"})  # what clients and browsers call data without a file
+NAMELESS = frozenset({"file", "upload", "blob"})  # default file names that clients send
 MAX_UPLOADS = 8  # being read and stored, or waiting
 
 
@@ -67,7 +67,7 @@ def from_form(form: FormData) -> Upload:
 
 
 def name_of(filename: str) -> str:
-    """Return the name of the calibration of a file: the file's, without folders and ending, shortened."""
+    """Return a file's name without folders and extension, shortened; "" for a default name."""
     base = re.split(r"[/\\]", filename)[-1]
     name = re.sub(r"\.(?:jsonl|ndjson|json|csv|txt)\Z", "", base, flags=re.IGNORECASE)
     return "" if name in NAMELESS else name[:MAX_NAME]

@@ -157,7 +157,7 @@ def _rule(answer: str, reference: str, asked: frozenset[str]) -> Rule:
     if present == wanted or (joined.isalpha() and "".join(present) == joined):  # "Spider-Man", "Spiderman"
         return "equal"
     is_short = len(present) <= 2 * len(wanted) + _EXTRA_TOKENS
-    # "One" is a pronoun as often.
+    # "One" is often a pronoun.
     numbers = {
         token.text for token in of_answer if token.text.isdigit() and answer[token.start : token.end] != "one"
     }

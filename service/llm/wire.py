@@ -233,8 +233,8 @@ def are_tokens_of(tokens: Sequence[str], text: str) -> bool:
     """Return False if the tokens belong to another text.
 
     Only letters and digits are compared. Tags such as <|im_end|>, token ids, and bytes of non-ASCII
-    characters, which servers write in different forms, are ignored. Tokens without any letter match every
-    text, but tokens that are all tags or empty only a text without letters. At most `MAX_END_LETTERS` may
+    characters, which servers write in different forms, are ignored. Tokens without letters match every text.
+    But if all tokens are tags or empty, they match only a text without letters. At most `MAX_END_LETTERS` may
     follow the text, as room for a stop string. A repetition of the text does not match.
     """
     joined = "".join(tokens)
