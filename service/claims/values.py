@@ -67,7 +67,7 @@ _SIGN_BEFORE = re.compile(rf"([$€£]) ?({_N})(?:({'|'.join(_THOUSANDS)})\b)?")
 _BOUNDS = {phrase: bound for bound, phrases in LISTS["bounds"].items() for phrase in phrases}
 _BOUND = re.compile(rf"\b({'|'.join(sorted(_BOUNDS, key=len, reverse=True))}) (?=\d)")
 _OR_MORE = re.compile(rf"\b({_N}) or (more|less|fewer)\b")
-# Numbers whose order counts: a score, a ratio, a date of unknown order. "2-3" and "2 to 3" may be a range.
+# Numbers in an order that matters: scores, ratios, dates as 03/04/2020. "2-3" and "2 to 3" may be ranges.
 _PAIR = re.compile(
     r"(?<![\w./:-])(\d{1,3})([:/]| [:/] | ?[-\u2013] ?| to )(\d{1,3})(?:/(\d{4}))?(?![\w/:-]|[.]\d)"
 )
@@ -124,22 +124,22 @@ def final_answer(text: str) -> str:
     """
     text = _EMPHASIS.sub(lambda found: found[2] or found[3], text.strip())
     text = _NEXT_TURN.split(text, maxsplit=1)[0]
-    if (boxed := _boxed(text)) is not None:
-        return _LATEX_TEXT.sub(r"\1", boxed).strip()
+    if boxed := _LATEX_TEXT.sub(r"\1", _boxed(text)).strip():
+        return boxed
     if last := _LAST_LINE.search(text):
         return last[1]
     end = max((mark.end() for mark in _ANSWER.finditer(text)), default=0)
     return text[end:]
 
 
-def _boxed(text: str) -> str | None:
-    """Return the content of the last box, or None."""
+def _boxed(text: str) -> str:
+    """Return the content of the last box, or ""."""
     start, depth = text.rfind(_BOX) + len(_BOX), 1
     for brace in re.finditer(r"[{}]", text[start:]) if start >= len(_BOX) else ():
         depth += 1 if brace[0] == "{" else -1
         if not depth:
-            return text[start : start + brace.start()] or None
-    return None
+            return text[start : start + brace.start()]
+    return ""
 
 
 def compared_form(text: str) -> str:
@@ -251,7 +251,7 @@ def _date(found: re.Match[str]) -> str:
 
 
 def _pair(found: re.Match[str]) -> str:
-    """Return numbers whose order counts as one number, such as "3to2", and a fraction as a decimal number."""
+    """Return a pair in which the order matters as one number ("3to2"), and a fraction as a decimal number."""
     first, sign, second, year = int(found[1]), found[2].strip(), int(found[3]), found[4]
     if (found[2] == ":" and len(found[3]) > 1) or (sign not in (":", "/") and first <= second):
         return found[0]  # a time, or maybe a range

@@ -151,7 +151,7 @@ def _selector(
 
 
 def _held_back(seen: Observation, refused: NDArray[np.bool_]) -> str:
-    """Return the reason to abstain whatever the probability, or "". refused: (m,), of each answer."""
+    """Return why the text is held back at any probability, or "". refused: (m,), for each answer."""
     if seen.judged in seen.refusals:
         return IS_REFUSAL
     if seen.judged in seen.indistinct:

@@ -18,7 +18,9 @@ from service.claims.verdicts import verdict
         ("It is far. So the final answer is Lyon.", "Lyon."),
         ("La respuesta es Lyon.", "Lyon."),
         ("Wait. Answer: Paris\nNo.\nAnswer: Lyon", "Lyon"),
-        # No marks of a final answer.
+        # No marks of a final answer, or nothing after them.
+        (r"Paris \boxed{ }", r"Paris \boxed{ }"),
+        (r"\boxed{\text{}}", r"\boxed{\text{}}"),
         ("It is Paris. The answer is straightforward.", "It is Paris. The answer is straightforward."),
         ("1. Answer: 5\n2. Answer: 6", "1. Answer: 5\n2. Answer: 6"),
         ("I know no answer:", "I know no answer:"),
