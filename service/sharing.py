@@ -33,12 +33,8 @@ class Places:
 
     def __init__(self, size: int) -> None:
         self.size = size
+        self.free = size  # below 0 if the last holder took more than were free
         self._held = Counter[str]()
-
-    @property
-    def free(self) -> int:
-        """Return the number of free places; below 0 if the last holder took more than were free."""
-        return self.size - self._held.total()
 
     def has_room(self, *, others: int = 0) -> bool:
         """Return True if the current key may take a place. others: places that count as taken, too."""
@@ -51,9 +47,11 @@ class Places:
         """Hold places for the current key. Call `has_room` first: this method does not."""
         owner = OWNER.get()
         self._held[owner] += number
+        self.free -= number
         try:
             yield
         finally:
+            self.free += number
             self._held[owner] -= number
             if not self._held[owner]:
                 del self._held[owner]

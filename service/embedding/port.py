@@ -3,9 +3,9 @@
 The real adapters and the fake pass the same tests.
 """
 
-import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Literal, Protocol
 
 import numpy as np
@@ -120,14 +120,13 @@ class VectorCache:
 
         Raises Overloaded if the queue is full, and the errors of `compute`.
         """
-        rows = dict[str, Vectors]()
-        for text in texts:
-            if (row := self._kept.get(_key(text))) is not None:
-                rows[text] = row
-        if missing := [text for text in dict.fromkeys(texts) if text not in rows]:
+        # Hashed, because the texts themselves could take gigabytes.
+        keys = {text: blake2b(text.encode("utf-8", "surrogatepass"), digest_size=32).digest() for text in texts}
+        rows = {text: row for text, key in keys.items() if (row := self._kept.get(key)) is not None}
+        if missing := [text for text in keys if text not in rows]:
             for text, row in zip(missing, await self._embed(missing), strict=True):
                 rows[text] = row
-                self._kept.put(_key(text), row.copy())  # a view would keep its whole batch in memory
+                self._kept.put(keys[text], row.copy())  # a view would keep its whole batch in memory
         return np.stack([rows[text] for text in texts])
 
     async def _embed(self, texts: list[str]) -> Vectors:
@@ -136,8 +135,3 @@ class VectorCache:
         with self._queue.held():
             # JSON may contain lone surrogates, which tokenizers and sockets reject.
             return await self._compute([text.encode("utf-8", "replace").decode() for text in texts])
-
-
-def _key(text: str) -> bytes:
-    # Hashed, because the texts themselves could take gigabytes.
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=32).digest()
