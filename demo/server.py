@@ -16,7 +16,7 @@ from starlette.routing import Route
 from demo.calls import Call, ChatCall, Refusal, ResponsesCall, TextCall
 from demo.model import Model, Token
 from demo.replies import Completion, ModelResponse, Steps
-from service.http.disconnect import CancelOnDisconnect, StreamingBody
+from service.http.door import CancelOnDisconnect, StreamingBody
 from service.llm.prompt import Sampling
 
 MAX_OPEN = 17  # calls: one is answered, the others wait in order

@@ -28,7 +28,7 @@ from service.calibration.store import SqlCalibrations
 from service.claims.comparison import Compare, Comparer, compared_by
 from service.console import routes as console
 from service.embedding.port import Embedder
-from service.errors import EigencalError, EmbedderUnavailable
+from service.errors import EmbedderUnavailable
 from service.http.door import Door
 from service.http.keys import Keys
 from service.http.openapi import OpenApiApp, Problem
@@ -54,7 +54,6 @@ from service.llm.ask import Asker
 from service.llm.client import LLM
 from service.llm.prompt import PLAIN, Message, Sampling, Template, shape_hash
 from service.llm.queue import CallQueue
-from service.llm.weights import WeightsError
 from service.proxy import routes as openai
 from service.proxy.chat import Chat
 from service.proxy.scores import AnswerScores
@@ -68,7 +67,6 @@ from service.scoring.score_cache import MAX_SCORES, ScoreCache, ScoreStore
 from service.scoring.scorer import LiveLoad, Scorer
 from service.scoring.service import ScoringService
 from service.scoring.telemetry import OtelEvents
-from service.server import StartupErrors
 from service.settings import Settings
 from service.sharing import FairSemaphore, Threads
 from service.spectral.resampling import DEFAULT as DEFAULT_RESAMPLES
@@ -538,7 +536,6 @@ def create_app(
     app.add_middleware(
         Door, max_requests=max_requests, max_batches=queue.max_waiting, registry=metrics.registry
     )
-    app.add_middleware(StartupErrors, errors=(EigencalError, WeightsError, OSError))
     return app
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import h11
 import uvicorn
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MAX_CONNECTIONS = 700  # and requests at once; further requests get 503
@@ -108,25 +108,6 @@ class Connection(H11Protocol):
             self._wait_for(self._awaited)
         else:
             self.transport.abort()
-
-
-class StartupErrors:
-    """Middleware that reports errors for the operator in one line if the application cannot start."""
-
-    def __init__(self, app: ASGIApp, errors: tuple[type[Exception], ...]) -> None:
-        self._app = app
-        self._errors = errors
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request, or the start and stop of the application."""
-
-        async def send_plainly(message: Message) -> None:
-            error = sys.exc_info()[1]  # Starlette sends its traceback while it handles the error
-            if message["type"] == "lifespan.startup.failed" and isinstance(error, self._errors):
-                message = {**message, "message": f"Cannot start: {' '.join(str(error).split())}"}
-            await send(message)
-
-        await self._app(scope, receive, send_plainly if scope["type"] == "lifespan" else send)
 
 
 def http_options(write_timeout_s: float = 30.0) -> dict[str, Any]:

@@ -5,7 +5,7 @@ The real adapters and the fake pass the same tests.
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
+from hashlib import sha256
 from typing import Literal, Protocol
 
 import numpy as np
@@ -121,7 +121,7 @@ class VectorCache:
         Raises Overloaded if the queue is full, and the errors of `compute`.
         """
         # Hashed, because the texts themselves could take gigabytes.
-        keys = {text: blake2b(text.encode("utf-8", "surrogatepass"), digest_size=32).digest() for text in texts}
+        keys = {text: sha256(text.encode("utf-8", "surrogatepass")).digest() for text in texts}
         rows = {text: row for text, key in keys.items() if (row := self._kept.get(key)) is not None}
         if missing := [text for text in keys if text not in rows]:
             for text, row in zip(missing, await self._embed(missing), strict=True):

@@ -5,22 +5,22 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, ExitStack, aclosing
 from contextvars import ContextVar
 from typing import Literal, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.errors import AmbiguousLength, BodyTooLarge, Overloaded, UnsupportedMediaType
 from service.http.bodies import refuse_heavy
-from service.http.disconnect import CancelOnDisconnect
 from service.http.keys import Keys
-from service.http.pages import secure
-from service.http.problems import error_response, has_route, where_of
+from service.http.pages import CLOSED, HTML, PAGE
+from service.http.problems import error_response, has_route, startup_errors, where_of
 from service.sharing import OWNER, Places
 from service.store.keys import Scope as KeyScope
 
@@ -45,6 +45,13 @@ MAX_BODY_BYTES = 8 << 20
 TOO_LARGE = f"The body is larger than {MAX_BODY_BYTES} bytes."
 STOPPING = "The service is stopping, and the answer was not ready in time."
 TWO_LENGTHS = "A request may have Content-Length or, in HTTP/1.1, Transfer-Encoding, but not both."
+CLIENT_CLOSED_REQUEST = 499  # of a request that ends before its response starts; nobody receives it
+SECURITY_HEADERS = {
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+}
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 # A caller's id is written to logs and headers, so it must be printable, short and without spaces.
 SANE_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}\Z")
@@ -91,7 +98,7 @@ class Door:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, startup_errors(send))
             return
         request = Request(scope, receive)
         request_id = request.headers.get("x-request-id", "")
@@ -112,7 +119,10 @@ class Door:
                     self._first_byte.labels(kind).observe(time.perf_counter() - arrived)
                 headers = MutableHeaders(scope=message)
                 headers["x-request-id"] = request_id
-                secure(headers)
+                for name, value in SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
+                is_page = headers.get("content-type", "").startswith(HTML)
+                headers.setdefault("content-security-policy", PAGE if is_page else CLOSED)
             await send(message)
 
         trace = TRACEPARENT.set(request.headers.get("traceparent", ""))
@@ -122,15 +132,16 @@ class Door:
             log.debug("request %s: the caller disconnected while sending", request_id)
         except asyncio.CancelledError:  # the service stops, and its time to wait is over
             if not has_started:
-                response = error_response(request, Overloaded(STOPPING), _where(scope))
+                response = await error_response(request, Overloaded(STOPPING))
                 await response(scope, receive, send_with_headers)
             raise
         except Exception as error:
             # The head of the response is sent and cannot be changed, so the response is cut off.
             if has_started:
-                log.exception("unexpected error in request %s, %s", request_id, _where(scope))
+                log.exception("unexpected error in request %s, %s", request_id, where_of(scope))
                 raise
-            await error_response(request, error, _where(scope))(scope, receive, send_with_headers)
+            response = await error_response(request, error)
+            await response(scope, receive, send_with_headers)
         finally:
             TRACEPARENT.reset(trace)
 
@@ -142,7 +153,8 @@ class Door:
         if not has_route(scope):  # 404 or 405, with or without a key
             await self._app(scope, receive, send)
             return
-        first = _first_part(path)
+        first = path.removeprefix("/").partition("/")[0]  # such as "score" for /score/batch
+        scope["eigencal.path"] = path if path in KINDS else f"/{first}"
         needed: KeyScope | None = None if first in OPEN else "score" if first in SCORE else "admin"
         keys: Keys = scope["app"].state.keys
         if needed is not None:
@@ -153,19 +165,17 @@ class Door:
         if path != UPLOAD_PATH:
             receive = await _with_body(request, is_forwarded=first == FORWARDED)
         app = self._cancelling_app if needed == "score" else self._app
-        with nullcontext() if kind is None else self._place(kind):
+        with ExitStack() as held:
+            if kind is not None:
+                self._refuse_if_full(kind)  # others may have taken the places while the body arrived
+                held.enter_context(self._in_flight.labels(kind).track_inprogress())
+                held.enter_context(self._places[kind].held())
             await app(scope, receive, send)
 
     def _refuse_if_full(self, kind: Kind) -> None:
         if not self._places[kind].has_room():
             self._refused.labels(kind).inc()
             raise Overloaded("Too many requests are in flight.")
-
-    @contextmanager
-    def _place(self, kind: Kind) -> Iterator[None]:
-        self._refuse_if_full(kind)  # others may have taken the places while the body arrived
-        with self._in_flight.labels(kind).track_inprogress(), self._places[kind].held():
-            yield
 
 
 async def _with_body(request: Request, *, is_forwarded: bool) -> Receive:
@@ -205,13 +215,74 @@ def _path(scope: Scope) -> str:
     return (below if below[:1] in ("", "/") else path).removesuffix("\n")
 
 
-def _first_part(path: str) -> str:
-    """Return the first part of a path, such as "score" for /score/batch."""
-    return path.removeprefix("/").partition("/")[0]
+class CancelOnDisconnect:
+    """Reads the body of a request, and cancels the request when its caller disconnects.
+
+    Without this a handler would continue after its caller has gone, and keep the LLM busy for nobody.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        messages = [await receive()]
+        while messages[-1].get("more_body"):
+            messages.append(await receive())
+        last: Message = {}  # sent so far
+
+        async def receive_body() -> Message:
+            if not messages:
+                await asyncio.Event().wait()  # only `disconnected` learns of the disconnect
+            return messages.pop(0)
+
+        async def send_response(message: Message) -> None:
+            nonlocal last
+            last = message
+            await send(message)
+
+        async def disconnected() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+        # Since version 2.4 of ASGI, Starlette's responses do not listen for the disconnect themselves.
+        scope["asgi"] = {**scope.get("asgi", {}), "spec_version": "2.4"}
+        work = asyncio.ensure_future(self._app(scope, receive_body, send_response))
+        gone = asyncio.ensure_future(disconnected())
+        try:
+            await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+            is_answered = last.get("type") == "http.response.body" and not last.get("more_body")
+            if work.done() or is_answered:  # servers report a disconnect after the response, too
+                await work
+        finally:
+            gone.cancel()
+            is_cancelled = not work.done()
+            if is_cancelled:
+                work.cancel()
+                # Wait until it has released the LLM. Its outcome is ignored, since the caller has gone.
+                await asyncio.gather(work, return_exceptions=True)
+        if is_cancelled and not last:
+            await Response(status_code=CLIENT_CLOSED_REQUEST)(scope, receive, send)
 
 
-def _where(scope: Scope) -> str:
-    """Return method and route for the log. If the door refused the request, the known part of its path."""
-    path = _path(scope)
-    known = path if path in KINDS else f"/{_first_part(path)}"
-    return where_of(scope, known) if has_route(scope) else where_of(scope)
+class StreamingBody(StreamingResponse):
+    """Sends pieces as they arrive. Closes them and `ending` at the end, or when the request is cancelled."""
+
+    def __init__(
+        self,
+        status: int,
+        headers: Mapping[str, str],
+        pieces: AsyncGenerator[bytes, None],
+        ending: AsyncExitStack | None = None,
+    ) -> None:
+        super().__init__(pieces, status, headers)
+        self._pieces = pieces
+        self._ending = ending or AsyncExitStack()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the response."""
+        async with self._ending, aclosing(self._pieces):
+            await super().__call__(scope, receive, send)

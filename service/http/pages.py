@@ -1,8 +1,7 @@
-"""What browsers need: security headers, JSON or a page, and redirects to the console."""
+"""What browsers need: content security policies, JSON or a page, and redirects to the console."""
 
 from urllib.parse import quote
 
-from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import RedirectResponse
 
@@ -16,20 +15,6 @@ FRAMED = {
     "Content-Security-Policy": PAGE.replace("frame-ancestors 'none'", "frame-ancestors 'self'"),
     "X-Frame-Options": "SAMEORIGIN",
 }
-SECURITY_HEADERS = {
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
-    "cross-origin-resource-policy": "same-origin",
-}
-
-
-def secure(headers: MutableHeaders) -> None:
-    """Add the security headers that a response does not set itself."""
-    for name, value in SECURITY_HEADERS.items():
-        headers.setdefault(name, value)
-    is_page = headers.get("content-type", "").startswith(HTML)
-    headers.setdefault("content-security-policy", PAGE if is_page else CLOSED)
 
 
 def prefers(request: Request, media_type: str) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import sys
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -12,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
-from starlette.types import Scope
+from starlette.types import Message, Scope, Send
 
 from service.errors import (
     BadKey,
@@ -27,6 +28,7 @@ from service.errors import (
     TooFewSamples,
 )
 from service.http.pages import HTML, prefers, to_sign_in
+from service.llm.weights import WeightsError
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +36,7 @@ METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 MEDIA_TYPE = "application/problem+json"
 OPENAI_PATHS = "/v1/"  # clients of these paths only understand errors in OpenAI's form
 DEFAULT_RETRY_AFTER_S = 2.0  # of a 503
+OPERATOR_ERRORS = (EigencalError, WeightsError, OSError)
 MAX_LISTED = 20  # errors of a body
 NOT_EMPTY = r"\S"  # the contract's pattern for a text that is not empty
 
@@ -76,25 +79,25 @@ def report(error: Exception, request_id: str | None, where: str) -> dict[str, An
     return body
 
 
-def where_of(scope: Scope, path: str = "(no route)") -> str:
-    """Return the method and the route of a request for the log. path: if the request has reached no route.
+def where_of(scope: Scope) -> str:
+    """Return the method and the route of a request for the log. The door sets the path before routing.
 
     Paths and methods of callers are left out: they may contain a key.
     """
     method = scope["method"] if scope["method"] in METHODS else "another method"
     route = scope.get("route")
-    return f"{method} {route.path if isinstance(route, Route) else path}"
+    return f"{method} {route.path if isinstance(route, Route) else scope.get('eigencal.path', '(no route)')}"
 
 
-def error_response(request: Request, error: Exception, where: str) -> Response:
-    """Return the response for an error, and log it. where: see `report`. A 503 always has Retry-After."""
+async def error_response(request: Request, error: Exception) -> Response:
+    """Return the response for an error, and log it. A 503 always has Retry-After."""
     if isinstance(error, MissingKey | BadKey) and request.method == "GET" and prefers(request, HTML):
         return to_sign_in(request)
     if isinstance(error, RequestValidationError):
         error = invalid_request(error.errors())
     elif isinstance(error, HTTPException):
         error = _of_starlette(request, error)
-    body = report(error, request_id_of(request), where)
+    body = report(error, request_id_of(request), where_of(request.scope))
     known = error if isinstance(error, EigencalError) else InternalError()
     headers, retry_after = dict(known.headers), known.retry_after_s
     if known.status == 503 and retry_after is None:
@@ -106,12 +109,21 @@ def error_response(request: Request, error: Exception, where: str) -> Response:
     return Response(content, known.status, headers, "application/json" if is_openai else MEDIA_TYPE)
 
 
-async def handle_error(request: Request, error: Exception) -> Response:
-    """Return the response for an error, as a handler of Starlette's."""
-    return error_response(request, error, where_of(request.scope))
+HANDLERS: dict[Any, Any] = dict.fromkeys(
+    (EigencalError, RequestValidationError, HTTPException), error_response
+)
 
 
-HANDLERS: dict[Any, Any] = dict.fromkeys((EigencalError, RequestValidationError, HTTPException), handle_error)
+def startup_errors(send: Send) -> Send:
+    """Return `send` that reports errors for the operator in one line if the application cannot start."""
+
+    async def send_plainly(message: Message) -> None:
+        error = sys.exc_info()[1]  # Starlette sends its traceback while it handles the error
+        if message["type"] == "lifespan.startup.failed" and isinstance(error, OPERATOR_ERRORS):
+            message = {**message, "message": f"Cannot start: {' '.join(str(error).split())}"}
+        await send(message)
+
+    return send_plainly
 
 
 def request_id_of(request: Request) -> str | None:

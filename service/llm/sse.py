@@ -83,17 +83,11 @@ async def events(pieces: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[
         yield Event(bytes(buffer))
 
 
-def is_heavy(content: str | bytes, max_values: int = MAX_VALUES) -> bool:
-    """Return True for JSON with more than `max_values` commas."""
-    return (content.count(",") if isinstance(content, str) else content.count(b",")) > max_values
-
-
-def parse_object(content: str | bytes) -> dict[str, Any] | None:
-    """Return the JSON object, or None if the content is something else, not UTF-8, or heavy."""
-    if is_heavy(content, MAX_ANSWER_VALUES):
-        return None
+def parse_object(content: str | bytes, max_values: int = MAX_ANSWER_VALUES) -> dict[str, Any] | None:
+    """Return the JSON object. None for other content, bytes that are not UTF-8, or too many commas."""
     try:
-        value = json.loads(content if isinstance(content, str) else content.decode())
+        text = content if isinstance(content, str) else content.decode()
+        value = json.loads(text) if text.count(",") <= max_values else None
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None

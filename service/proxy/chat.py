@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from starlette.responses import Response
 
 from service.errors import EigencalError, LLMBadResponse, Unscorable
-from service.http.disconnect import StreamingBody
+from service.http.door import StreamingBody
 from service.llm import forward
 from service.llm.client import LLM
 from service.llm.forward import Reply, read_ahead

@@ -13,7 +13,7 @@ from service.http.bodies import refuse_heavy
 from service.http.openapi import BEARER
 from service.http.problems import refusal, request_id_of
 from service.llm.forward import read_ahead
-from service.llm.sse import is_heavy, parse_object, too_long
+from service.llm.sse import MAX_VALUES, parse_object, too_long
 from service.proxy.answer import Answer
 from service.proxy.call import Call, Mode, ScoreOptions
 from service.proxy.chat import Chat
@@ -126,7 +126,7 @@ async def _read(request: Request, answer: Answer, chat: Chat) -> Call:
     # Also for a call that cannot be scored: the field must not reach the server.
     if has_field or answer.always:
         refuse_heavy(body)
-    given = None if is_heavy(body) else parse_object(body)
+    given = parse_object(body, MAX_VALUES)
     if given is None:
         in_other_form = body.startswith(BOM_UTF8) or b"\0" in body or "content-encoding" in request.headers
         if in_other_form or has_field or answer.always:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import Response
 
 from service.errors import NotFound, Overloaded
-from service.http.disconnect import StreamingBody
+from service.http.door import StreamingBody
 from service.http.openapi import BEARER, KEY_CODES, ok, recorded, responses
 from service.http.problems import refusal, report, request_id_of
 from service.scoring.request import BatchRequest, ScoreRequest, to_command

@@ -9,7 +9,7 @@ import pytest
 from fastapi import FastAPI
 from starlette.responses import Response
 
-from service.http.disconnect import CancelOnDisconnect, StreamingBody
+from service.http.door import CancelOnDisconnect, StreamingBody
 from tests.support.live import posted, served
 
 
