@@ -40,7 +40,7 @@ BY_DRAWS = " by draws"
 LEAST_MASS = 0.2  # the least probability of Yes and No together that counts as a reply
 MAX_KEPT = 100_000  # replies
 MAX_MODELS = 1024
-MAX_CHARS = 4000  # of a question; a longer one loses its middle
+MAX_CHARS = 4000  # of a text; a longer one loses its middle
 # Such as <|im_end|>, <start_of_turn>, [INST].
 _TEMPLATE_MARKS = re.compile(r"<|\[(?=/?[A-Z_]+\])")
 NO_REPLY = "The LLM replies with neither Yes nor No."
@@ -70,14 +70,13 @@ class YesNo:
 
 
 def one_line(text: str) -> str:
-    """Return a text on one line, with a space in each mark of chat templates."""
-    return _TEMPLATE_MARKS.sub(r"\g<0> ", " ".join(text.split()))
+    """Return a text on one line, with a space in each mark of chat templates.
 
-
-def shortened(text: str) -> str:
-    """Return a text of at most about `MAX_CHARS` characters: its beginning and its end."""
+    Only the beginning and the end are left of a text of more than `MAX_CHARS` characters.
+    """
     half = MAX_CHARS // 2
-    return text if len(text) <= MAX_CHARS else f"{text[:half]} ... {text[-half:]}"
+    text = text if len(text) <= MAX_CHARS else f"{text[:half]} ... {text[-half:]}"
+    return _TEMPLATE_MARKS.sub(r"\g<0> ", " ".join(text.split()))
 
 
 # Is this answer correct?
@@ -88,7 +87,7 @@ CHECK_VERSION = "1"
 
 def _check(question: str, answer: str) -> str:
     return (
-        f"Question: {one_line(shortened(question))}\nProposed answer: {one_line(shortened(answer))}\n"
+        f"Question: {one_line(question)}\nProposed answer: {one_line(answer)}\n"
         "Is the proposed answer correct? Reply Yes or No."
     )
 
@@ -137,6 +136,7 @@ class Asker:
     def __init__(self, llm: LLM, at_once: int = AT_ONCE) -> None:
         self._llm = llm
         self._at_once = at_once
+        self._suffix = "" if llm.api == "chat" else " by completion"  # of the replying model's name
         self._kept: LRU[str, Reply] = LRU(MAX_KEPT)
         # By the model asked for: the model that replied last; True if it has given log-probabilities; True if
         # it has none; the reason and the status with which it refuses questions.
@@ -200,10 +200,7 @@ class Asker:
         """Return who will reply as in `Reply`, or None before the first answer or reply."""
         identity, name = self._llm.identity(blank), blank.model or ""
         replying = identity.model if identity.answered else self._replied.get(name)
-        return replying and self._named(replying, by_draws=bool(self._is_drawn.get(name)))
-
-    def _named(self, model: str, *, by_draws: bool = False) -> str:
-        return f"{model}{'' if self._llm.api == 'chat' else ' by completion'}{BY_DRAWS if by_draws else ''}"
+        return replying and f"{replying}{self._suffix}{BY_DRAWS if self._is_drawn.get(name) else ''}"
 
     async def _reply(
         self, question: YesNo, blank: GenerationRequest, known: Mapping[str, Reply], usages: list[Usage]
@@ -238,9 +235,9 @@ class Asker:
                 first_tokens = generation.draws[0].first_tokens
                 if len(first_tokens) > 1:
                     self._tells.put(name, True)
-                    return probability_of_yes(first_tokens), self._named(generation.model)
+                    return probability_of_yes(first_tokens), generation.model + self._suffix
                 if self._tells.get(name):  # one odd reply says nothing about the others
-                    return None, self._named(generation.model)
+                    return None, generation.model + self._suffix
         sampling = replace(request.sampling, temperature=1.0)
         drawing = replace(request, num_samples=NUM_DRAWS, sampling=sampling, num_alternatives=0)
         try:
@@ -256,7 +253,7 @@ class Asker:
         share = share_of_yes([draw.text for draw in drawn.draws])
         if share is not None:
             self._is_drawn.put(name, True)
-        return share, self._named(drawn.model, by_draws=True)
+        return share, drawn.model + self._suffix + BY_DRAWS
 
 
 def _word(token: str) -> str:

@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from copy import copy
+from dataclasses import dataclass
 from email.utils import mktime_tz, parsedate_tz
 from functools import cache, lru_cache
 from http import HTTPStatus
@@ -185,6 +186,7 @@ class Connections:
         await self._client.aclose()
 
 
+@dataclass(slots=True)
 class _Watch:
     """A trace of httpx2 that sees whether a call opened a connection, and whether its response is its own.
 
@@ -192,19 +194,18 @@ class _Watch:
     httpx2 keeps a connection even if more bytes have arrived than belong to a response.
     """
 
-    def __init__(self) -> None:
-        self.is_new = False
-        self.was_there_before = False
-        self._has_waited = False
+    is_new: bool = False
+    was_there_before: bool = False
+    has_waited: bool = False
 
     async def __call__(self, event: str, _: Mapping[str, object]) -> None:
         if event.endswith(".connect_tcp.started"):  # "connection", or "socks" through such a proxy
             self.is_new = True
         elif event == "http11.receive_response_headers.started":
             # A response may arrive while its request is written, and then takes one turn of the loop.
-            asyncio.get_running_loop().call_soon(setattr, self, "_has_waited", True)
+            asyncio.get_running_loop().call_soon(setattr, self, "has_waited", True)
         elif event.startswith("http11.receive_response_headers"):
-            self.was_there_before = not self._has_waited
+            self.was_there_before = not self.has_waited
 
 
 # Retries

@@ -15,8 +15,7 @@ import httpx2
 from service.errors import EigencalError, LLMBadResponse, LLMError, LLMUnavailable, ModelNotFound
 from service.llm.connection import TRY_AGAIN, error_message, is_out_of_credit, retry_after_s
 from service.llm.prompt import Api, Sampling
-from service.llm.reasoning import answer_in
-from service.llm.samples import Draw, Generation, Usage
+from service.llm.samples import Draw, Generation, Usage, answer_in
 from service.llm.sse import too_long
 from service.spectral.evidence import POSITIVE_ROUNDING
 
@@ -139,11 +138,6 @@ class Choice:
     is_partial: bool = False
     finish_reason: str = ""
 
-    @property
-    def text(self) -> str:
-        """Return its text."""
-        return "".join(self.pieces)
-
     def take(self, choice: Mapping[str, Any]) -> None:
         """Add a choice of a whole answer or of a chunk. Raises one of `NONSENSE` if it is malformed.
 
@@ -173,9 +167,10 @@ class Choice:
         The total log-probability is set only if that of each token is known, and the answer is the whole
         text.
         """
-        text = answer_in(self.text)
+        output = "".join(self.pieces)
+        text = answer_in(output)
         answer = Draw(text.strip(), self.finish_reason == "length", first_tokens=self.first_tokens)
-        if not are_tokens_of([token for token, _ in self.tokens], self.text):
+        if not are_tokens_of([token for token, _ in self.tokens], output):
             return replace(answer, logprobs_of_other_text=True)
         logprobs = [value for _, value in self.tokens if value is not None]
         if not logprobs:
@@ -185,7 +180,7 @@ class Choice:
         is_whole = len(logprobs) == len(self.tokens) and not (self.is_partial or self.other_fields)
         if not is_whole or total > POSITIVE_ROUNDING:
             return answer
-        of_answer = total if text == self.text else None
+        of_answer = total if text == output else None
         return replace(answer, total_logprob=of_answer, num_tokens=len(logprobs))
 
 
@@ -206,27 +201,29 @@ def _joined(parts: list[Any]) -> str:
 
 
 def _tokens(choice: Mapping[str, Any]) -> tuple[list[tuple[str, float | None]], dict[str, float]]:
-    """Return the tokens with their log-probabilities in nats, and the alternatives to the first token."""
-    logprobs = choice.get("logprobs")
-    if not isinstance(logprobs, dict):
+    """Return the tokens with their log-probabilities in nats, and the alternatives to the first token.
+
+    There are none if the log-probabilities have another format.
+    """
+    logprobs = choice.get("logprobs") or {}
+    try:
+        if content := logprobs.get("content"):
+            tokens = [(item.get("token"), item.get("logprob")) for item in content]
+            listed = content[0].get("top_logprobs") or []
+            first = {item.get("token"): item.get("logprob") for item in listed}
+        else:
+            tokens = [*zip_longest(logprobs.get("tokens") or [], logprobs.get("token_logprobs") or [])]
+            first = (logprobs.get("top_logprobs") or [{}])[0] or {}
+        return (
+            [(text if isinstance(text, str) else "", _nats(value)) for text, value in tokens],
+            {
+                token: nats
+                for token, value in first.items()
+                if isinstance(token, str) and (nats := _nats(value)) is not None
+            },
+        )
+    except NONSENSE:
         return [], {}
-    if content := [item if isinstance(item, dict) else {} for item in _listed(logprobs.get("content"))]:
-        tokens = [(item.get("token"), item.get("logprob")) for item in content]
-        listed = [item for item in _listed(content[0].get("top_logprobs")) if isinstance(item, dict)]
-        first = {item.get("token"): item.get("logprob") for item in listed}
-    else:
-        tokens = [*zip_longest(_listed(logprobs.get("tokens")), _listed(logprobs.get("token_logprobs")))]
-        [first] = [item for item in _listed(logprobs.get("top_logprobs"))[:1] if isinstance(item, dict)] or [
-            {}
-        ]
-    return (
-        [(text if isinstance(text, str) else "", _nats(value)) for text, value in tokens],
-        {t: nats for t, value in first.items() if isinstance(t, str) and (nats := _nats(value)) is not None},
-    )
-
-
-def _listed(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def are_tokens_of(tokens: Sequence[str], text: str) -> bool:
@@ -260,13 +257,6 @@ def _nats(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and abs(value) <= MAX_NATS else None
 
 
-def whole_choice(choice: Mapping[str, Any]) -> Choice:
-    """Return a choice of a whole answer. Raises one of `NONSENSE` if it is malformed."""
-    whole = Choice(finish_reason="stop")
-    whole.take(choice)
-    return whole
-
-
 async def samples_of(response: httpx2.Response, max_bytes: int, key: str = "") -> Generation:
     """Return the answers in a reply of either API, which is read to its end.
 
@@ -285,13 +275,17 @@ async def samples_of(response: httpx2.Response, max_bytes: int, key: str = "") -
         payload = json.loads(content)
         choices = payload.get("choices") or []
         other_error = next(filter(None, map(payload.get, ("errors", "detail", "message"))), None)
-        if all(map(_error_of_choice, choices)) and (error := error_in(payload) or other_error):
+        if all(choice.get("error") for choice in choices) and (error := error_in(payload) or other_error):
             raise error_of(_status_of(error), json.dumps({"error": error}).encode(), key)
-        whole = map(whole_choice, payload["choices"])
-        draws = tuple(choice.draw() for choice in whole if choice.finish_reason not in FAILED)
+        draws = list[Draw]()
+        for choice in payload["choices"]:
+            whole = Choice()
+            whole.take(choice)
+            if whole.finish_reason not in FAILED:
+                draws.append(whole.draw())
         usage = payload.get("usage") if isinstance(payload.get("usage"), dict) else {}
         tokens = (_count(usage.get(name)) for name in ("prompt_tokens", "completion_tokens"))
-        generation = Generation(draws, model_name(payload.get("model")), Usage(*tokens))
+        generation = Generation(tuple(draws), model_name(payload.get("model")), Usage(*tokens))
     except NONSENSE:
         raise LLMBadResponse("The LLM server's answer is not a completion.") from None
     if not draws:
@@ -316,7 +310,8 @@ def listed_models(content: bytes) -> list[dict[str, Any]]:
         return []
     if isinstance(listed, dict):
         listed = listed.get("data") or listed.get("models")
-    named = ({"id": model} if isinstance(model, str) else model for model in _listed(listed))
+    listed = listed if isinstance(listed, list) else []
+    named = ({"id": model} if isinstance(model, str) else model for model in listed)
     return [model for model in named if isinstance(model, dict)]
 
 
@@ -330,13 +325,10 @@ def error_in(event: Mapping[str, Any]) -> Any:
 
     OpenRouter sends errors within a choice.
     """
-    in_choices = map(_error_of_choice, _listed(event.get("choices")))
+    choices = event["choices"] if isinstance(event.get("choices"), list) else []
+    in_choices = (choice.get("error") for choice in choices if isinstance(choice, dict))
     is_error = event.get("object") == "error" or "error_code" in event
     return event.get("error") or next(filter(None, in_choices), event if is_error else None)
-
-
-def _error_of_choice(choice: object) -> Any:
-    return choice.get("error") if isinstance(choice, dict) else None
 
 
 def _status_of(error: object) -> int:

@@ -150,7 +150,7 @@ class Answer:
     @property
     def text(self) -> str:
         """Return the text, with its reasoning."""
-        return self._choice.text
+        return "".join(self._choice.pieces)
 
     @property
     def has_begun(self) -> bool:
@@ -171,7 +171,7 @@ class Answer:
             raise Unscorable(*NO_END)
         if not self._has_choice:
             raise Unscorable("incomplete", "The answer has no choice.")
-        others, has_text = self._choice.other_fields, bool(self._choice.text)
+        others, has_text = self._choice.other_fields, bool(self._choice.pieces)
         if others & {"tool_calls", "function_call"}:
             raise Unscorable("no_text", "The answer calls a tool: it has no text to judge.")
         if "refusal" in others and not has_text:

@@ -3,7 +3,7 @@
 import pytest
 
 from service.llm.prompt import Message, Prompt, Template, as_sent
-from service.llm.reasoning import answer_in
+from service.llm.samples import answer_in
 
 USER = {"role": "user", "content": "Why?"}
 SYSTEM = {"role": "system", "content": "Be brief."}
