@@ -245,12 +245,8 @@ class LLM:
         """
         api = request.prompt.api
         path, on_api = wire.PATHS[api], f"{wire.PATHS[api]} {model}"
-        body: wire.Body = {"model": model, **request.prompt.members, "logprobs": wire.LOGPROBS[api]}
-        body |= wire.sampling_members(request.sampling, n=n, call=number)
-        if request.num_alternatives:
-            body["top_logprobs" if api == "chat" else "logprobs"] = request.num_alternatives
-        elif lacking := self.learned.get((on_api, "logprobs")):
-            body = body | {"top_logprobs": 1} if lacking == 1 else wire.without(body, "logprobs")
+        lacking = self.learned.get((on_api, "logprobs")) or 0
+        body = wire.body_of(request, model, n=n, call=number, lacking=lacking)
         # A server may give one answer with alternatives in a dialect that it refuses for several answers.
         kind = "dialect of questions" if request.num_alternatives else "dialect"
         known = self.learned.get((on_api, kind)) or 0

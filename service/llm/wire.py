@@ -14,7 +14,7 @@ import httpx2
 
 from service.errors import EigencalError, LLMBadResponse, LLMError, LLMUnavailable, ModelNotFound
 from service.llm.connection import TRY_AGAIN, error_message, is_out_of_credit, retry_after_s
-from service.llm.prompt import Api, Sampling
+from service.llm.prompt import Api, GenerationRequest
 from service.llm.samples import Draw, Generation, Usage, answer_in
 from service.llm.sse import too_long
 from service.spectral.evidence import POSITIVE_ROUNDING
@@ -31,13 +31,18 @@ Body = dict[str, Any]
 # Calls
 
 
-def sampling_members(sampling: Sampling, *, n: int, call: int) -> Body:
-    """Return the members of a call for n answers that tell the server how to draw.
+def body_of(request: GenerationRequest, model: str, *, n: int, call: int, lacking: int = 0) -> Body:
+    """Return a call for n answers.
 
-    All parameters are sent, because servers may use the model's own defaults. `call`: the position of the
-    call among those of a request.
+    All sampling parameters are sent, because servers may use the model's own defaults. `call`: the position
+    of the call among those of a request. `lacking`: 1 for a server that returns log-probabilities only with
+    alternatives, 2 for a server that returns none.
     """
+    api, sampling = request.prompt.api, request.sampling
     body: Body = {
+        "model": model,
+        **request.prompt.members,
+        "logprobs": LOGPROBS[api],
         "n": n,
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
@@ -48,6 +53,12 @@ def sampling_members(sampling: Sampling, *, n: int, call: int) -> Body:
         body["stop"] = list(sampling.stop)
     if sampling.seed is not None:  # never sent by default: any seed stops vLLM's engine on a CPU
         body["seed"] = spread_seed(sampling.seed, call)
+    if request.num_alternatives:
+        body["top_logprobs" if api == "chat" else "logprobs"] = request.num_alternatives
+    elif lacking == 1:
+        body["top_logprobs"] = 1
+    elif lacking:
+        del body["logprobs"]
     return body
 
 
@@ -57,7 +68,13 @@ def spread_seed(seed: int, call: int) -> int:
     return int.from_bytes(digest[:8]) % _SEED_RANGE
 
 
-NUM_DIALECTS = 3
+# By dialect: parameters that are left out, unless they have an effect.
+_LEFT_OUT: tuple[frozenset[str], ...] = (
+    frozenset(),
+    frozenset({"top_k"}),
+    frozenset({"n", "logprobs", "top_logprobs", *WITHOUT_EFFECT}),
+)
+NUM_DIALECTS = len(_LEFT_OUT)
 # Statuses of servers that refuse a parameter, or fail on it.
 REFUSING = frozenset({400, 403, 413, 422, 500, 501})
 
@@ -69,16 +86,12 @@ def in_dialect(body: Body, dialect: int) -> Body:
     and parameters that have no effect. A parameter with an effect is never left out, because a server would
     ignore it silently.
     """
-    if dialect == 1:
-        renamed = {"max_completion_tokens" if name == "max_tokens" else name: body[name] for name in body}
-        return without(renamed, "top_k")
-    return without(body, "n", "logprobs", "top_logprobs", *WITHOUT_EFFECT) if dialect == 2 else body
-
-
-def without(body: Body, *names: str) -> Body:
-    """Return the call without these parameters, except sampling parameters that have an effect."""
-    left_out = {name for name in names if body.get(name) == WITHOUT_EFFECT.get(name, body.get(name))}
-    return {name: value for name, value in body.items() if name not in left_out}
+    renamed = {"max_tokens": "max_completion_tokens"} if dialect == 1 else {}
+    return {
+        renamed.get(name, name): value
+        for name, value in body.items()
+        if name not in _LEFT_OUT[dialect] or value != WITHOUT_EFFECT.get(name, value)
+    }
 
 
 # Answers
@@ -215,11 +228,11 @@ def _tokens(choice: Mapping[str, Any]) -> tuple[list[tuple[str, float | None]], 
             tokens = [*zip_longest(logprobs.get("tokens") or [], logprobs.get("token_logprobs") or [])]
             first = (logprobs.get("top_logprobs") or [{}])[0] or {}
         return (
-            [(text if isinstance(text, str) else "", _nats(value)) for text, value in tokens],
+            [(text if isinstance(text, str) else "", _number(value, MAX_NATS)) for text, value in tokens],
             {
                 token: nats
                 for token, value in first.items()
-                if isinstance(token, str) and (nats := _nats(value)) is not None
+                if isinstance(token, str) and (nats := _number(value, MAX_NATS)) is not None
             },
         )
     except NONSENSE:
@@ -253,8 +266,9 @@ def _letters(text: str, *, ascii_only: bool) -> str:
     return "".join(kept)
 
 
-def _nats(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and abs(value) <= MAX_NATS else None
+def _number(value: object, limit: float) -> float | None:
+    """Return a number of at most this absolute value, or None."""
+    return float(value) if isinstance(value, int | float) and abs(value) <= limit else None
 
 
 async def samples_of(response: httpx2.Response, max_bytes: int, key: str = "") -> Generation:
@@ -284,7 +298,8 @@ async def samples_of(response: httpx2.Response, max_bytes: int, key: str = "") -
             if whole.finish_reason not in FAILED:
                 draws.append(whole.draw())
         usage = payload.get("usage") if isinstance(payload.get("usage"), dict) else {}
-        tokens = (_count(usage.get(name)) for name in ("prompt_tokens", "completion_tokens"))
+        counts = (usage.get(name) for name in ("prompt_tokens", "completion_tokens"))
+        tokens = (max(0, int(_number(count, MAX_TOKENS_COUNTED) or 0)) for count in counts)
         generation = Generation(tuple(draws), model_name(payload.get("model")), Usage(*tokens))
     except NONSENSE:
         raise LLMBadResponse("The LLM server's answer is not a completion.") from None
@@ -334,10 +349,6 @@ def error_in(event: Mapping[str, Any]) -> Any:
 def _status_of(error: object) -> int:
     code = error.get("code") if isinstance(error, dict) else None
     return code if isinstance(code, int) and 400 <= code < 600 else 500
-
-
-def _count(tokens: object) -> int:
-    return int(tokens) if isinstance(tokens, int | float) and 0 <= tokens <= MAX_TOKENS_COUNTED else 0
 
 
 def model_name(name: object) -> str:
