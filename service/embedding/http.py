@@ -4,7 +4,6 @@ import asyncio
 import json
 import logging
 from collections.abc import Sequence
-from functools import partial
 
 import httpx2
 import numpy as np
@@ -24,19 +23,17 @@ from service.llm.connection import (
     TRY_AGAIN,
     Connections,
     HealthProbe,
-    TransientError,
     api_base,
+    before_retry,
     endpoint,
     error_message,
     is_out_of_credit,
     retry_after_s,
-    with_retries,
 )
 
 log = logging.getLogger(__name__)
 
 TIMEOUT_S = 30.0
-MAX_RETRIES = 3
 MAX_QUEUE = 256  # concurrent calls before Overloaded; also bounds connections
 MAX_BATCH = 32  # texts in a request; TEI's default limit
 CHECK_TEXT = "check"
@@ -148,37 +145,37 @@ class HttpEmbedder:
         return rows
 
     async def _post(self, texts: list[str]) -> bytes:
+        body = {"model": self._model, "input": texts, "encoding_format": "float"}
+        content, number = json.dumps(body).encode(), 0
         ends = asyncio.get_running_loop().time() + TIMEOUT_S
         try:
             async with asyncio.timeout_at(ends):
-                return await with_retries(partial(self._attempt, texts), max_retries=MAX_RETRIES, ends=ends)
+                while True:
+                    try:
+                        async with self._connections.stream("POST", self._url, content) as response:
+                            answer = await response.aread()
+                        if response.status_code == 200:
+                            return answer
+                        failure = _transient_error(response, answer)
+                    # Broken responses are retried too, because embedding twice does no harm.
+                    except httpx2.RequestError:
+                        failure = EmbedderUnavailable("The embedding server cannot be reached.")
+                    await before_retry(failure, number, ends)
+                    number += 1
         except TimeoutError as error:
             raise EmbedderUnavailable("The embedding server did not answer in time.") from error
-
-    async def _attempt(self, texts: list[str]) -> bytes:
-        """Return the body of an answer. Raises TransientError for failures that are retried."""
-        body = {"model": self._model, "input": texts, "encoding_format": "float"}
-        content = json.dumps(body).encode()
-        try:
-            async with self._connections.stream("POST", self._url, content) as response:
-                content = await response.aread()
-                if response.status_code != 200:
-                    raise _refusal(response, content)
-                return content
-        # Broken responses are retried too, because embedding twice does no harm.
-        except httpx2.RequestError as error:
-            raise TransientError(EmbedderUnavailable("The embedding server cannot be reached.")) from error
 
 
 def _model_changed() -> EmbedderUnavailable:
     return EmbedderUnavailable("The embedding server has changed its model; ask again.")
 
 
-def _refusal(response: httpx2.Response, content: bytes) -> Exception:
+def _transient_error(response: httpx2.Response, content: bytes) -> EmbedderUnavailable:
+    """Return the error of a server that may take the texts later. Raises other errors."""
     status = response.status_code
     if status in TRY_AGAIN and not is_out_of_credit(content):
         detail = f"The embedding server refuses work for now (status {status})."
-        return TransientError(EmbedderUnavailable(detail, retry_after_s=retry_after_s(response)))
+        return EmbedderUnavailable(detail, retry_after_s=retry_after_s(response))
     cause = ": EIGENCAL_EMBEDDER_URL may not be the base URL of its API" if status == 404 else ""
     detail = f"The embedding server answered with status {status}{cause}."
     if status in REFUSING_TEXTS:
@@ -186,8 +183,8 @@ def _refusal(response: httpx2.Response, content: bytes) -> Exception:
     if status in (401, 403):
         detail = f"The embedding server refused the service's key (status {status})."
     if 400 <= status < 500:
-        return EmbedderRefusal(detail, error_message(content)[:MAX_MESSAGE_CHARS], status=status)
-    return EmbedderUnavailable(detail)
+        raise EmbedderRefusal(detail, error_message(content)[:MAX_MESSAGE_CHARS], status=status)
+    raise EmbedderUnavailable(detail)
 
 
 def _parse(content: bytes, count: int) -> tuple[NDArray[np.float64], str]:

@@ -16,14 +16,12 @@ from functools import cache, lru_cache
 from http import HTTPStatus
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from ipaddress import ip_address
-from typing import TypeVar
 
 import certifi
 import httpx2
 
 from service.errors import EigencalError
 
-T = TypeVar("T")
 MAX_PORT = 65_535
 CONNECT_TIMEOUT_S = 5.0
 KEEPALIVE_S = 3.0  # uvicorn closes idle connections after 5 s
@@ -222,9 +220,7 @@ def retry_after_s(response: httpx2.Response) -> float | None:
     return None
 
 
-async def before_retry(
-    error: EigencalError, number: int, ends: float, *, max_retries: int = MAX_RETRIES
-) -> None:
+async def before_retry(error: EigencalError, number: int, ends: float) -> None:
     """Wait before the next attempt, or raise the error: after the last, or if the wait would be too long.
 
     number: of retries so far. ends: of all attempts, on the loop's clock.
@@ -233,31 +229,9 @@ async def before_retry(
     if wait_s is None:
         wait_s = BACKOFF_S * 2**number * random.uniform(0.5, 1.0)
     left_s = ends - asyncio.get_running_loop().time()
-    if number == max_retries or wait_s > min(MAX_WAIT_S, left_s):  # longer waits are left to the caller
+    if number == MAX_RETRIES or wait_s > min(MAX_WAIT_S, left_s):  # longer waits are left to the caller
         raise error from None
     await asyncio.sleep(wait_s)
-
-
-class TransientError(Exception):
-    """A failure that another attempt may cure; `error` is raised after the last attempt."""
-
-    def __init__(self, error: EigencalError) -> None:
-        super().__init__(error.detail)
-        self.error = error
-
-
-async def with_retries(
-    attempt: Callable[[], Awaitable[T]], *, max_retries: int = MAX_RETRIES, ends: float
-) -> T:
-    """Return the result of `attempt`, repeated after TransientError until `ends` (on the loop's clock)."""
-    number = 0
-    while True:
-        try:
-            return await attempt()
-        except TransientError as failure:
-            error = failure.error
-        await before_retry(error, number, ends, max_retries=max_retries)
-        number += 1
 
 
 # Errors
