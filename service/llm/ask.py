@@ -18,8 +18,6 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import add
 from typing import Literal
 
 from service.errors import DeadlineExceeded, LLMBadResponse, LLMError
@@ -160,7 +158,7 @@ class Asker:
         LLMBadResponse if two models reply, and the errors of the LLM.
         """
         replies = dict[int, tuple[str, Reply]]()
-        usages, pending = [Usage()], iter(enumerate(questions))
+        usages, pending = list[Usage](), iter(enumerate(questions))
         blank = GenerationRequest(  # without its question
             num_samples=1,
             sampling=Sampling(temperature=0.0, max_tokens=1),
@@ -192,7 +190,7 @@ class Asker:
         return Replies(
             [yes for _, (yes, _) in ordered],
             next(iter(repliers), ""),
-            reduce(add, usages),
+            sum(usages, Usage()),
             {key: reply for key, reply in ordered if reply[0] is not None},
         )
 

@@ -14,8 +14,6 @@ from contextlib import (
     suppress,
 )
 from dataclasses import replace
-from functools import reduce
-from operator import add
 from typing import Any
 
 import httpx2
@@ -39,7 +37,7 @@ from service.llm.connection import (
 from service.llm.forward import BROKEN_OFF, Reply
 from service.llm.prompt import GREEDY_BELOW, Api, GenerationRequest, LLMIdentity, Priority
 from service.llm.queue import CallQueue
-from service.llm.samples import Generation
+from service.llm.samples import Generation, Usage
 from service.llm.sse import find_events
 from service.lru import LRU
 
@@ -168,7 +166,7 @@ class LLM:
         return replace(
             drawn[0],
             draws=draws * request.num_samples if is_greedy else draws,
-            usage=reduce(add, (part.usage for part in drawn)),
+            usage=sum((part.usage for part in drawn), Usage()),
             max_tokens=next((part.max_tokens for part in drawn if part.max_tokens), None),
         )
 
