@@ -36,7 +36,7 @@ from service.spectral.dev_set import Overlaps, born_probabilities, risks, served
 from service.spectral.fit import fit_depolarized
 from service.spectral.reliability import auroc, reliability_diagram, resampled_aurocs
 from service.spectral.resampling import ResampleCounts, percentile_interval
-from service.spectral.spectrum import CalibrationMap, Identity
+from service.spectral.spectrum import CalibrationMap, TemperatureMap
 
 CLAIMS, SIZES, DIVISIONS, RESAMPLES, SHUFFLES = 3, (3, 5, 10, 20), 5, 1000, 6
 SHORT, MATCHED, WHOLE, COSINE = (
@@ -280,7 +280,7 @@ def scores_of(world: World) -> tuple[dict[str, Judged], dict[str, Held]]:
 
 def by_size(table: Table) -> None:
     """Print the main tables: each score by number of answers, and its difference from nearest sentences."""
-    raw = Identity()
+    raw = TemperatureMap(1.0)
     names = ("AUROC: lambda_max", "p(y)", "P(correct)", "projection ECE: raw", "calibrated", "log loss")
     gaps = []
     for m in SIZES:
@@ -322,7 +322,7 @@ def by_shuffle(table: Table) -> None:
             world = World(compose(m, seed=seed), table)
             made = (world.short(), world.matched())
             aurocs.append(
-                [auroc(born_probabilities(Identity(), judged.texts), world.right) for judged in made]
+                [auroc(born_probabilities(TemperatureMap(1.0), judged.texts), world.right) for judged in made]
             )
         (short, matched), less = np.mean(aurocs, axis=0), np.diff(aurocs)
         print(f"| {m} | {short:.3f} | {matched:.3f} | {less.mean():+.3f} | {less.std(ddof=1):.3f} |")

@@ -60,7 +60,7 @@ from service.spectral.evidence import missing_mass
 from service.spectral.fit import fit_evidence
 from service.spectral.reliability import auroc, reliability_diagram, resampled_aurocs
 from service.spectral.resampling import ResampleCounts
-from service.spectral.spectrum import Identity
+from service.spectral.spectrum import TemperatureMap
 
 RESAMPLES, SAME = 1000, 0.5
 LABELS, LEAST_OTHERS, SUBSETS = (10, 30, 60, 300), 40, 30
@@ -189,7 +189,7 @@ def judged_by(rows: Sequence[Row], num_samples: int, kernels: Sequence[Floats]) 
 
 def by_kernel(judged: Judged) -> dict[str, Floats]:
     """Return raw lambda_max, raw p(y) and cross-validated P(correct), (n,) each."""
-    raw, (correct_, _) = Identity(), Material(judged).held_out()
+    raw, (correct_, _) = TemperatureMap(1.0), Material(judged).held_out()
     return {
         "lambda_max": served_lambda_max(raw, judged.rows),
         "p(y)": born_probabilities(raw, judged.texts),

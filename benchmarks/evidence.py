@@ -42,7 +42,7 @@ from service.spectral.dev_set import AnyMap, DevSpectra, risk, served_lambda_max
 from service.spectral.fit import fit_depolarized, fit_evidence, fit_temperature
 from service.spectral.reliability import auroc, projection_brier
 from service.spectral.resampling import Difference, mean_difference
-from service.spectral.spectrum import Identity, TemperatureMap
+from service.spectral.spectrum import TemperatureMap
 
 FIT, HELD = np.arange(150), np.arange(150, 400)
 SIZES = (1, 2, 3, 5, 10, 20)
@@ -69,7 +69,7 @@ def by_answers(data: Recorded) -> None:
         g = flat.depolarization
         temperature = flat.temperature if m > 1 else 1.0
         lines: list[tuple[str, AnyMap, str]] = [
-            ("raw", Identity(), "| |"),
+            ("raw", TemperatureMap(1.0), "| |"),
             ("temperature", paper, f"{paper.temperature:.3f} | |" if m > 1 else "| |"),
             ("depolarized", flat, f"{temperature:.3f} | {np.log(g / (1 - g)):.3f} | 0"),
             (

@@ -20,7 +20,7 @@ from service.spectral.reliability import (
     neighbourhoods,
     projection_null,
 )
-from service.spectral.spectrum import CalibrationMap, DepolarizedMap, Identity, Spectrum, TemperatureMap
+from service.spectral.spectrum import CalibrationMap, DepolarizedMap, Spectrum, TemperatureMap
 
 FITTED, DRAWS, OFF = 150, 1000, 1.5
 SIZES = (30, 100, 250)
@@ -46,7 +46,7 @@ def rows() -> Rows:
     dimension = answers[0].vectors.shape[1]
     c1 = np.clip(dev_set(answers, dimension).alignment[:, 0], 0.0, 1.0)
     first = dev_set(answers[:FITTED], dimension)
-    maps: dict[str, CalibrationMap] = {"raw": Identity()}
+    maps: dict[str, CalibrationMap] = {"raw": TemperatureMap(1.0)}
     maps |= {name: fit(first, name).map for name in ("temperature", "depolarized")}
     spectra = [spectrum(a.vectors, np.bincount(a.index)) for a in answers]
     return Rows(answers, spectra, c1, maps)

@@ -20,7 +20,7 @@ from service.claims.verdicts import correct
 from service.spectral.dev_set import DevSpectra, risk, served_lambda_max
 from service.spectral.fit import fit_depolarized
 from service.spectral.reliability import auroc, projection_brier, reliability_diagram
-from service.spectral.spectrum import CalibrationMap, Identity
+from service.spectral.spectrum import CalibrationMap, TemperatureMap
 
 NUM_SAMPLES = 20
 ANSWERS = (3, 5, 10, 20, 40)
@@ -42,7 +42,7 @@ def by_rows() -> None:
     dev, test = (dev_set(questions(name, NUM_SAMPLES), DIMENSION) for name in (DEV, TEST))
     print("| rows | subsets | risk | worst | projection ECE | worst | Brier |")
     print("|---:|---:|---:|---:|---:|---:|---:|")
-    raw = figures(Identity(), test)
+    raw = figures(TemperatureMap(1.0), test)
     print(f"| none (raw) | | {raw[0]:.3f} | | {raw[1]:.3f} | | {raw[2]:.4f} |")
     for rows in ROWS:
         rng = np.random.default_rng(rows)

@@ -23,7 +23,7 @@ from service.spectral.dev_set import AnyMap, risks
 from service.spectral.evidence import EvidenceMap
 from service.spectral.fit import no_prior
 from service.spectral.resampling import ResampleCounts
-from service.spectral.spectrum import CalibrationMap, Identity
+from service.spectral.spectrum import CalibrationMap, TemperatureMap
 
 Floats = NDArray[np.float64]
 
@@ -51,7 +51,7 @@ class TwoFiles(CrossValidated):
     @cached_property
     def maps(self) -> Mapping[str, AnyMap]:
         """The maps by name, raw first."""
-        return {"raw": Identity(), **{name: fit.map for name, fit in self.fitted.fits.items()}}
+        return {"raw": TemperatureMap(1.0), **{name: fit.map for name, fit in self.fitted.fits.items()}}
 
     @cached_property
     def risks(self) -> Mapping[str, Floats]:

@@ -36,7 +36,7 @@ from service.spectral.fit import (
 )
 from service.spectral.resampling import one_of_each
 from service.spectral.selective import selective_counts
-from service.spectral.spectrum import CalibrationMap, DepolarizedMap, Identity
+from service.spectral.spectrum import CalibrationMap, DepolarizedMap, TemperatureMap
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -240,7 +240,7 @@ def fit_maps(
     by_evidence = dev.missing_mass is not None
     methods: tuple[Method, ...] = (*METHODS, "evidence") if by_evidence else METHODS
     prior = {method: priors(method, num_samples) for method in methods}
-    candidates: dict[str, Method | AnyMap] = {"raw": Identity(), **{m: m for m in methods}}
+    candidates: dict[str, Method | AnyMap] = {"raw": TemperatureMap(1.0), **{m: m for m in methods}}
     if active is not None:
         # Its headline map for more answers than it has maps for.
         size = min(num_samples, active.num_samples)

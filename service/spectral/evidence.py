@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from service.spectral.spectrum import LOGIT_BOUND, DepolarizedMap, ServedAsFitted, log_softmax
+from service.spectral.spectrum import LOGIT_BOUND, CalibrationMap, DepolarizedMap, log_softmax
 
 Floats = NDArray[np.float64]
 
@@ -93,7 +93,7 @@ def _within(value: float, bounds: tuple[float, float]) -> bool:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PromptDepolarizedMap(ServedAsFitted):
+class PromptDepolarizedMap(CalibrationMap):
     """`DepolarizedMap` with one temperature for all prompts and one depolarization (n,) for each, in order.
 
     The map applies only to the n prompts that it was made for.

@@ -15,7 +15,7 @@ answers drawn, p_i and q served.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -170,28 +170,47 @@ class ServedSpectrum:
         return min(self.entropy / math.log(outcomes), 1.0) if outcomes > 1 else 0.0
 
 
-class CalibrationMap(Protocol):
-    """The interface of a calibration map. The `log_` methods map n padded spectra at once.
+class CalibrationMap:
+    """A calibration map of eigenvalues. The `log_` methods map n padded spectra at once.
 
     They take log eigenvalues (n, R), -inf where padded, ranks (n,) and the dimension d. They return
     log p (n, R) and log q (n,), where q is the probability of a single null direction.
     """
 
-    def serve(self, eigenvalues: ArrayLike, dimension: int) -> ServedSpectrum:
-        """Return the spectrum served for the eigenvalues (r,) of one density matrix in d dimensions."""
-
-    def fitted(self, eigenvalues: ArrayLike, dimension: int) -> ServedSpectrum:
-        """Return the operator on the full space, which the risk is defined on."""
+    __slots__ = ()
 
     def log_served(
         self, log_eigenvalues: Floats, rank: NDArray[np.int_], dimension: int
     ) -> tuple[Floats, Floats]:
         """Return log p, log q of the served spectra."""
+        raise NotImplementedError
 
     def log_fitted(
         self, log_eigenvalues: Floats, rank: NDArray[np.int_], dimension: int
     ) -> tuple[Floats, Floats]:
-        """Return log p, log q of the fitted operators."""
+        """Return log p, log q of the fitted operators, on the full space: the risk is defined on them."""
+        return self.log_served(log_eigenvalues, rank, dimension)
+
+    def serve(self, eigenvalues: ArrayLike, dimension: int) -> ServedSpectrum:
+        """Return the served spectrum for the eigenvalues (r,) of one density matrix in d dimensions."""
+        return _map_one(self.log_served, eigenvalues, dimension)
+
+    def fitted(self, eigenvalues: ArrayLike, dimension: int) -> ServedSpectrum:
+        """Return the fitted operator for the eigenvalues (r,) of one density matrix in d dimensions."""
+        return _map_one(self.log_fitted, eigenvalues, dimension)
+
+
+def _map_one(
+    log_map: Callable[[Floats, NDArray[np.int_], int], tuple[Floats, Floats]],
+    eigenvalues: ArrayLike,
+    dimension: int,
+) -> ServedSpectrum:
+    """Map one spectrum. Raises ValueError unless the eigenvalues are positive, finite and not empty."""
+    values = np.asarray(eigenvalues, dtype=np.float64)
+    if values.ndim != 1 or values.size == 0 or not (values > 0).all() or not np.isfinite(values).all():
+        raise ValueError("eigenvalues must be a non-empty vector of positive, finite numbers")
+    log_p, log_q = log_map(np.log(values)[None], np.array([values.size]), dimension)
+    return ServedSpectrum(np.exp(log_p[0]), float(np.exp(log_q[0])), max(dimension - values.size, 0))
 
 
 def log_softmax(scores: Floats) -> Floats:
@@ -207,62 +226,19 @@ def log_null_count(rank: NDArray[np.int_], dimension: int) -> Floats:
         return np.asarray(np.log(np.maximum(dimension - rank, 0).astype(np.float64)))
 
 
-def _row(eigenvalues: ArrayLike) -> Floats:
-    values = np.asarray(eigenvalues, dtype=np.float64)
-    if values.ndim != 1 or values.size == 0 or not (values > 0).all() or not np.isfinite(values).all():
-        raise ValueError("eigenvalues must be a non-empty vector of positive, finite numbers")
-    return values
-
-
-class _SingleByBatch:
-    """Implements the maps of one spectrum by the maps of many."""
-
-    __slots__ = ()
-
-    def serve(self: CalibrationMap, eigenvalues: ArrayLike, dimension: int) -> ServedSpectrum:
-        """Return the served spectrum of the eigenvalues (r,)."""
-        return _map_one(self.log_served, eigenvalues, dimension)
-
-    def fitted(self: CalibrationMap, eigenvalues: ArrayLike, dimension: int) -> ServedSpectrum:
-        """Return the operator on the full space."""
-        return _map_one(self.log_fitted, eigenvalues, dimension)
-
-
-def _map_one(
-    log_map: Callable[[Floats, NDArray[np.int_], int], tuple[Floats, Floats]],
-    eigenvalues: ArrayLike,
-    dimension: int,
-) -> ServedSpectrum:
-    values = _row(eigenvalues)
-    log_p, log_q = log_map(np.log(values)[None], np.array([values.size]), dimension)
-    return ServedSpectrum(np.exp(log_p[0]), float(np.exp(log_q[0])), max(dimension - values.size, 0))
-
-
-class ServedAsFitted(_SingleByBatch):
-    """A map with equal fitted and served spectra."""
-
-    __slots__ = ()
-
-    def log_fitted(
-        self: CalibrationMap, log_eigenvalues: Floats, rank: NDArray[np.int_], dimension: int
-    ) -> tuple[Floats, Floats]:
-        """Return log p, log q of `log_served`."""
-        return self.log_served(log_eigenvalues, rank, dimension)
-
-
 def _require(ok: bool, message: str) -> None:
     if not ok:
         raise ValueError(message)
 
 
 @dataclass(frozen=True, slots=True)
-class TemperatureMap(_SingleByBatch):
+class TemperatureMap(CalibrationMap):
     """The paper's matrix temperature scaling h_T(D) = D^(1/T) / tr D^(1/T); T > 1 flattens the spectrum.
 
     The fitted operator sets each null eigenvalue to `eps` > 0 before scaling; eps is part of the calibration.
     With a = 1/T, its eigenvalues are lambda_i^a / Z and eps^a / Z, Z = sum_i lambda_i^a + (d - r) eps^a. The
-    served spectrum has only the positive eigenvalues, lambda_i^a / sum_j lambda_j^a. Raises ValueError unless
-    T and eps are positive.
+    served spectrum has only the positive eigenvalues, lambda_i^a / sum_j lambda_j^a. T = 1 is no calibration:
+    the raw spectrum. Raises ValueError unless T and eps are positive.
     """
 
     temperature: float
@@ -293,7 +269,7 @@ class TemperatureMap(_SingleByBatch):
 
 
 @dataclass(frozen=True, slots=True)
-class DepolarizedMap(ServedAsFitted):
+class DepolarizedMap(CalibrationMap):
     """h_{T,g}(D) = (1 - g) D^(1/T) / tr D^(1/T) + g I/d: T for the shape, g for the mass outside the span.
 
     p_i = (1 - g) lambda_i^a / sum_j lambda_j^a + g/d with a = 1/T; each null value is g/d. T = 1 and g = 0 is
@@ -317,41 +293,6 @@ class DepolarizedMap(ServedAsFitted):
             log_q = np.log(self.depolarization / np.maximum(dimension, rank))
         # In logarithms, because small eigenvalues of the shape underflow to 0 at a small T.
         return np.logaddexp(math.log1p(-self.depolarization) + shape, log_q[:, None]), log_q
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """No calibration: the raw spectrum is served.
-
-    A raw spectrum gives a text outside its span probability 0 and thus an infinite risk. So the *fitted*
-    operator, used for risks only, sets each null eigenvalue to `eps`, as `TemperatureMap(1, eps)` does.
-    """
-
-    eps: float = DEFAULT_EPS
-
-    def __post_init__(self) -> None:
-        _require(math.isfinite(self.eps) and self.eps > 0, "eps must be positive")
-
-    def serve(self, eigenvalues: ArrayLike, dimension: int) -> ServedSpectrum:
-        """Return the eigenvalues (r,) unchanged; null value 0."""
-        values = _row(eigenvalues)
-        return ServedSpectrum(values, 0.0, max(dimension - values.size, 0))
-
-    def fitted(self, eigenvalues: ArrayLike, dimension: int) -> ServedSpectrum:
-        """Return the raw spectrum with null eigenvalues set to eps, scaled to trace 1."""
-        return TemperatureMap(1.0, self.eps).fitted(eigenvalues, dimension)
-
-    def log_served(
-        self, log_eigenvalues: Floats, rank: NDArray[np.int_], dimension: int
-    ) -> tuple[Floats, Floats]:
-        """Return the log eigenvalues unchanged; log q (n,) is -inf."""
-        return log_eigenvalues, np.full(rank.shape, -np.inf)
-
-    def log_fitted(
-        self, log_eigenvalues: Floats, rank: NDArray[np.int_], dimension: int
-    ) -> tuple[Floats, Floats]:
-        """Return log p, log q of `TemperatureMap(1, eps)`."""
-        return TemperatureMap(1.0, self.eps).log_fitted(log_eigenvalues, rank, dimension)
 
 
 def serve(spectrum: Spectrum, temperature: float = 1.0, depolarization: float = 0.0) -> ServedSpectrum:

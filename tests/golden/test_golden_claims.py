@@ -17,11 +17,11 @@ from service.claims.segments import claims
 from service.scoring.claims import matcher_of, outcomes_of
 from service.spectral.dev_set import born_probabilities, served_lambda_max
 from service.spectral.reliability import auroc
-from service.spectral.spectrum import Identity, born_probability
+from service.spectral.spectrum import TemperatureMap, born_probability
 
 pytestmark = [pytest.mark.shared, pytest.mark.weights]
 MINILM, ANSWERS = "all-MiniLM-L6-v2", 60
-RAW = Identity()
+RAW = TemperatureMap(1.0)
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from service.spectral.correctness_model import (
 from service.spectral.dev_set import born_probabilities, served_lambda_max
 from service.spectral.reliability import auroc
 from service.spectral.selective import promise
-from service.spectral.spectrum import Identity
+from service.spectral.spectrum import TemperatureMap
 from tests.support.decisions import AGREED
 from tests.support.fakes import FakeEmbedder
 from tests.support.reports import report_of
@@ -81,8 +81,8 @@ def test_auroc_of_answer_probability_and_lambda_max_of_three(
     """With verdicts by words and a reference; answers without a recorded vector are embedded."""
     assert (shared_data / f"{name}.jsonl").exists()
     material = Recorded(name, embed=True).material(3)
-    p = born_probabilities(Identity(), material.candidates)
-    top = served_lambda_max(Identity(), material.rows)
+    p = born_probabilities(TemperatureMap(1.0), material.candidates)
+    top = served_lambda_max(TemperatureMap(1.0), material.rows)
     assert (p <= top).all()
     assert auroc(p, material.right) == pytest.approx(probability, abs=5e-3)
     assert auroc(top, material.right) == pytest.approx(lambda_max, abs=1e-3)

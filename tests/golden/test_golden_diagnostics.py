@@ -18,7 +18,7 @@ from service.spectral.reliability import (
     projection_null,
     reliability_diagram,
 )
-from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap
+from service.spectral.spectrum import DepolarizedMap, TemperatureMap
 from tests.support.alignment import reference_alignment
 
 NAME = "triviaqa_test_smollm2_m20"
@@ -53,7 +53,7 @@ class Recorded:
     def map_and_golden(self, name):
         golden = self.golden
         if name == "raw":
-            return Identity(), golden["raw"]
+            return TemperatureMap(1.0), golden["raw"]
         if name == "temperature":
             fitted = golden["temperature"]
             return TemperatureMap(fitted["T"], fitted["eps"]), fitted["served_on_sample_spectrum"]

@@ -10,7 +10,7 @@ import pytest
 from lab.vectors import Answers, dev_set, spectrum
 from service.spectral.dev_set import DevSpectra, mean_entropy, risk, served_lambda_max
 from service.spectral.fit import fit_depolarized, fit_temperature
-from service.spectral.spectrum import DepolarizedMap, Identity
+from service.spectral.spectrum import DepolarizedMap, TemperatureMap
 from tests.support.alignment import reference_alignment
 
 pytestmark = pytest.mark.shared
@@ -33,7 +33,7 @@ def halves(recorded: dict[str, Any], golden: dict[str, Any]) -> tuple[DevSpectra
 def test_first_spectra(recorded: dict[str, Any], golden: dict[str, Any]) -> None:
     for prompt, first_row in zip(prompts(recorded), golden["first_rows"], strict=False):
         spectrum_ = spectrum(prompt.vectors, np.bincount(prompt.index))
-        served = Identity().serve(spectrum_.eigenvalues, D)
+        served = TemperatureMap(1.0).serve(spectrum_.eigenvalues, D)
         _, outside = reference_alignment(spectrum_, prompt.vectors, prompt.references)
         assert spectrum_.rank == first_row["rank"]
         assert served.lambda_max == pytest.approx(first_row["lambda_max"], abs=1e-6)
@@ -42,7 +42,7 @@ def test_first_spectra(recorded: dict[str, Any], golden: dict[str, Any]) -> None
 
 
 def test_raw_scores(halves: tuple[DevSpectra, DevSpectra], golden: dict[str, Any]) -> None:
-    lambda_max = served_lambda_max(Identity(), halves[1]).mean()
+    lambda_max = served_lambda_max(TemperatureMap(1.0), halves[1]).mean()
     assert lambda_max == pytest.approx(golden["raw"]["mean_lambda_max"], abs=1e-6)
 
 

@@ -3,7 +3,7 @@ import pytest
 
 from lab.density import DensityStack, calibration_error
 from lab.vectors import eigenvectors, spectrum
-from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap
+from service.spectral.spectrum import DepolarizedMap, TemperatureMap
 
 
 def problem(seed, size, dimension):
@@ -34,7 +34,7 @@ def straight_error(vectors, references, spectra, served, members):
 
 
 @pytest.mark.parametrize("dimension", [8, 60, 400])  # the span fills the space, or nearly, or by far not
-@pytest.mark.parametrize("map_", [DepolarizedMap(0.9, 0.5), TemperatureMap(2.0), Identity(1e-6)])
+@pytest.mark.parametrize("map_", [DepolarizedMap(0.9, 0.5), TemperatureMap(2.0), TemperatureMap(1.0, 1e-6)])
 def test_result_equals_the_definition_on_dense_matrices(map_, dimension):
     vectors, references, spectra = problem(0, 40, dimension)
     served = [map_.fitted(s.eigenvalues, dimension) for s in spectra]
@@ -50,7 +50,7 @@ def test_result_equals_the_definition_on_dense_matrices(map_, dimension):
 def test_sample_spectrum_and_unequal_sizes_are_refused():
     vectors, references, spectra = problem(3, 5, 20)
     stack, targets = DensityStack.of(vectors), DensityStack.of(references)
-    served = [Identity().serve(s.eigenvalues, 20) for s in spectra]
+    served = [TemperatureMap(1.0).serve(s.eigenvalues, 20) for s in spectra]
     with pytest.raises(ValueError, match="full-space"):
         calibration_error(np.ones(5, int), stack, spectra, served, targets)
     with pytest.raises(ValueError, match="one entry per prompt"):

@@ -10,7 +10,7 @@ from lab.algorithm1 import algorithm1, cluster_labels, cluster_prompts, nulls
 from lab.baselines import likelihoods
 from lab.density import DensityStack, calibration_error, frobenius_cosines
 from lab.experiments import Evaluation
-from service.spectral.spectrum import Identity
+from service.spectral.spectrum import TemperatureMap
 from tests.golden.test_golden_diagnostics import Recorded, largest
 from tests.golden.test_golden_evaluation import SERVED, split, vectors
 from tests.lab.worlds import null_band
@@ -73,7 +73,7 @@ def test_both_nulls_of_algorithm1(matrices, name, blamed):
 def test_algorithm1_is_far_from_zero_in_a_calibrated_world(matrices):
     """The method warns of 0.14 to 0.20 if the reference is one of the prompt's own samples."""
     clustering = cluster_prompts(matrices.stack, [s.eigenvalues[0] for s in matrices.spectra])
-    served = [Identity().serve(s.eigenvalues, 768) for s in matrices.spectra]
+    served = [TemperatureMap(1.0).serve(s.eigenvalues, 768) for s in matrices.spectra]
     rng = np.random.default_rng(0)
     band = null_band(clustering, matrices.stack, matrices.spectra, served, rng)
     assert 0.10 < band.ece_low < band.ece_mean < band.ece_high < 0.25

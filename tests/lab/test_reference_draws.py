@@ -9,7 +9,7 @@ from lab.algorithm1 import (
 )
 from lab.density import DensityStack
 from lab.vectors import eigenvectors, spectrum
-from service.spectral.spectrum import DepolarizedMap, Identity
+from service.spectral.spectrum import DepolarizedMap, TemperatureMap
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_blocks_contain_all_worlds_for_any_block_size(monkeypatch):
         assert np.linalg.norm(result, axis=2) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("map_", [DepolarizedMap(1.2, 0.4), Identity()])
+@pytest.mark.parametrize("map_", [DepolarizedMap(1.2, 0.4), TemperatureMap(1.0)])
 def test_rescaled_references_have_the_served_spectrum_as_their_expectation(map_):
     prompts = Prompts(40)
     served = prompts.served(map_)
@@ -82,7 +82,7 @@ def test_rescaled_references_have_the_served_spectrum_as_their_expectation(map_)
 
 def test_full_rank_and_rank_one_spectra_are_supported():
     prompts = Prompts(30, dimension=3)
-    for map_ in (Identity(), DepolarizedMap(1, 0.5)):
+    for map_ in (TemperatureMap(1.0), DepolarizedMap(1, 0.5)):
         served = prompts.served(map_)
         blocks = rescaled_blocks(
             prompts.stack, prompts.spectra, served, prompts.targets, np.random.default_rng(0), 20
@@ -90,7 +90,7 @@ def test_full_rank_and_rank_one_spectra_are_supported():
         assert np.linalg.norm(gathered(blocks), axis=2) == pytest.approx(1)
     sure = DensityStack.of([np.eye(4)[:1]] * 30)
     spectra = [spectrum(np.eye(4)[:1])] * 30
-    served = [Identity().serve(s.eigenvalues, 4) for s in spectra]
+    served = [TemperatureMap(1.0).serve(s.eigenvalues, 4) for s in spectra]
     targets = DensityStack.of([np.ones(4)] * 30)
     gathered_ = gathered(rescaled_blocks(sure, spectra, served, targets, np.random.default_rng(0), 20))
     assert gathered_[..., 0] == pytest.approx(1)

@@ -7,7 +7,7 @@ from lab.density import DensityStack
 from lab.vectors import Answers, dev_set, spectrum
 from service.spectral.fit import fit_temperature
 from service.spectral.reliability import label_band, reliability_diagram
-from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap
+from service.spectral.spectrum import DepolarizedMap, TemperatureMap
 from tests.lab.worlds import draw_references
 
 DIMENSION, SAMPLES = 16, 6
@@ -52,6 +52,6 @@ def test_raw_spectrum_is_outside_the_band_and_the_fit_recovers_t_of_two():
     for seed in range(5):
         world = World(TemperatureMap(2.0), 300, seed)
         dev = world.dev()
-        c1, raw = np.clip(dev.alignment[:, 0], 0, 1), world.largest(Identity())
+        c1, raw = np.clip(dev.alignment[:, 0], 0, 1), world.largest(TemperatureMap(1.0))
         assert reliability_diagram(raw, c1).ece > label_band(raw, world.rng).ece_high
         assert fit_temperature(dev).map.temperature == pytest.approx(2.0, rel=0.25)

@@ -18,7 +18,7 @@ from service.scoring.judge import judge
 from service.scoring.observation import observe, observe_alone
 from service.spectral.correctness_model import AGREEMENT, sigmoid
 from service.spectral.evidence import EvidenceMap
-from service.spectral.spectrum import DepolarizedMap, Identity, TemperatureMap, born_probability, serve
+from service.spectral.spectrum import DepolarizedMap, TemperatureMap, born_probability, serve
 from tests.support.calibrations import calibration
 from tests.support.decisions import selector
 from tests.support.first_answers import first_answers
@@ -124,4 +124,4 @@ def test_first_answers_keep_logprobs_if_a_later_one_has_none() -> None:
     with pytest.raises(ValueError, match="log-probability"):
         whole.at(M).columns(EvidenceMap(1.0, 0.0, 1.0))
     assert whole.at(M - 1).rows.missing_mass is not None
-    assert set(LabelledRows(material(rows(logprobs=False))).at(M).columns(Identity())) == {AGREEMENT}
+    assert set(LabelledRows(material(rows(logprobs=False))).at(M).columns(TemperatureMap(1.0))) == {AGREEMENT}

@@ -5,17 +5,11 @@ from hypothesis import strategies as st
 
 from lab.vectors import eigenvectors, spectrum
 from service.spectral.evidence import EvidenceMap
-from service.spectral.spectrum import (
-    CalibrationMap,
-    DepolarizedMap,
-    Identity,
-    TemperatureMap,
-    born_probability,
-)
+from service.spectral.spectrum import CalibrationMap, DepolarizedMap, TemperatureMap, born_probability
 from tests.unit.spectral.worlds import seeds, unit
 
 MAPS: list[CalibrationMap] = [
-    Identity(),
+    TemperatureMap(1.0),
     TemperatureMap(2.5),
     TemperatureMap(0.05),
     DepolarizedMap(0.9, 0.5),
@@ -62,7 +56,7 @@ def test_probability_is_the_quadratic_form_of_the_served_matrix(seed: int, map_:
 
 def test_unusable_texts_are_refused() -> None:
     spectrum_ = spectrum(np.eye(3)[:2])
-    served = Identity().serve(spectrum_.eigenvalues, 3)
+    served = TemperatureMap(1.0).serve(spectrum_.eigenvalues, 3)
     for cosines in ([0.5], [0.5, np.nan], [[0.5, 0.5]]):
         with pytest.raises(ValueError, match="cosine"):
             born_probability(spectrum_, served, cosines)

@@ -17,7 +17,7 @@ from service.spectral.fit import (
     fit_temperature,
     terms,
 )
-from service.spectral.spectrum import DepolarizedMap, Identity
+from service.spectral.spectrum import DepolarizedMap, TemperatureMap
 from tests.unit.spectral.worlds import random_dev_set, seeds
 
 METHODS: list[Method] = ["temperature", "depolarized"]
@@ -66,7 +66,7 @@ def test_methods_are_checked() -> None:
 
 def test_out_of_fold_risks_use_maps_fitted_without_the_fold() -> None:
     dev, fixed = random_dev_set(3, prompts=25), DepolarizedMap(1.3, 0.2)
-    candidates = {"t": "temperature", "d": "depolarized", "active": fixed, "raw": Identity()}
+    candidates = {"t": "temperature", "d": "depolarized", "active": fixed, "raw": TemperatureMap(1.0)}
     fold = np.arange(25) % 5
     risks_ = cross_validated_risks(dev, candidates, fold)
     for number in range(5):

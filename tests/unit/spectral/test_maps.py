@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from service.spectral.spectrum import CalibrationMap, DepolarizedMap, Identity, TemperatureMap
+from service.spectral.spectrum import CalibrationMap, DepolarizedMap, TemperatureMap
 from tests.unit.spectral.worlds import spectra
 
 D = 40
@@ -15,7 +15,7 @@ def eigenvalues(seed: int) -> np.ndarray:
 
 
 def every_map(t: float, g: float) -> list[CalibrationMap]:
-    return [Identity(), TemperatureMap(t), DepolarizedMap(t, g)]
+    return [TemperatureMap(1.0), TemperatureMap(t), DepolarizedMap(t, g)]
 
 
 @pytest.mark.parametrize("t", [1e-3, 0.05, 50.0, 1e6])
@@ -29,9 +29,9 @@ def test_extreme_values_give_no_nan(t: float) -> None:
 
 
 def test_the_identity_serves_raw_and_is_fitted_with_a_floor() -> None:
-    assert Identity().serve([0.7, 0.3], D).null_value == 0.0
-    assert Identity(1e-6).fitted([0.7, 0.3], D).null_value == pytest.approx(1e-6, rel=1e-4)
-    raw, log_q = Identity().log_served(np.log([[0.7, 0.3]]), np.array([2]), D)
+    assert TemperatureMap(1.0).serve([0.7, 0.3], D).null_value == 0.0
+    assert TemperatureMap(1.0, 1e-6).fitted([0.7, 0.3], D).null_value == pytest.approx(1e-6, rel=1e-4)
+    raw, log_q = TemperatureMap(1.0).log_served(np.log([[0.7, 0.3]]), np.array([2]), D)
     assert np.exp(raw[0]) == pytest.approx([0.7, 0.3])
     assert log_q == -np.inf
 
@@ -49,7 +49,7 @@ def test_unusable_parameters_are_refused() -> None:
         with pytest.raises(ValueError, match="eps"):
             TemperatureMap(1.0, eps)
         with pytest.raises(ValueError, match="eps"):
-            Identity(eps)
+            TemperatureMap(1.0, eps)
 
 
 @pytest.mark.parametrize("values", [[], [0.5, 0.0], [0.5, -0.1], [math.nan], [[0.5, 0.5]]])
