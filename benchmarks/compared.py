@@ -49,9 +49,8 @@ from benchmarks.rivals import VENV
 from lab.semantic_entropy import kernel_language_entropy, semantic_entropy
 from service.calibration.labels import Judged
 from service.claims.comparison import MAX_COMPARED, Comparer
-from service.claims.kernel import compared_texts, kernel_matrix, read_texts, realize_first, with_comparison
+from service.claims.kernel import kernel_of, read_texts, realize_first, with_comparison
 from service.claims.verdicts import correct
-from service.embedding.port import FACTS
 from service.llm.ask import Asker, Reply
 from service.llm.client import LLM
 from service.spectral.correctness_model import AGREEMENT, fit_model, log_loss
@@ -258,16 +257,17 @@ def by_polygraph(rows: Sequence[Row], num_samples: int, same: Sequence[Floats]) 
 def facts_kernels(rows: Sequence[Row], num_samples: int) -> tuple[list[Floats], list[Floats]]:
     """Return the kernels `paper` and `facts` (k, k) of the texts of each row."""
     texts = [row.texts(num_samples) for row in rows]
-    beyond = [compared_texts(some, row.prompt, FACTS) for row, some in zip(rows, texts, strict=True)]
-    distinct = {text for some in (*texts, *beyond) for text in some}
+    readings = [
+        read_texts(some, row.prompt, len(set(row.samples[:num_samples])))
+        for row, some in zip(rows, texts, strict=True)
+    ]
+    distinct = {text for some in (*texts, *(reading.compared for reading in readings)) for text in some}
     vectors = embedded(sorted(distinct, key=len), "all-MiniLM-L6-v2")
     paper, facts = list[Floats](), list[Floats]()
-    for row, whole, shortened in zip(rows, texts, beyond, strict=True):
+    for whole, reading in zip(texts, readings, strict=True):
         cosines = np.stack([vectors[text] for text in whole]).astype(np.float64)
-        embeddings = np.stack([vectors[text] for text in shortened]).astype(np.float64)
-        reading = read_texts(whole, shortened, row.prompt, len(set(row.samples[:num_samples])))
         paper.append(cosines @ cosines.T)
-        facts.append(kernel_matrix(reading, embeddings))
+        facts.append(kernel_of(reading, np.stack([vectors[text] for text in reading.compared])))
     return paper, facts
 
 

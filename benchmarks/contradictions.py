@@ -25,7 +25,7 @@ from service.claims.comparison import Comparer
 from service.claims.kernel import (
     LLM_WEIGHT,
     compared_texts,
-    kernel_matrix,
+    kernel_of,
     read_texts,
     with_comparison,
 )
@@ -51,12 +51,10 @@ def texts_of(pair: Mapping[str, Any]) -> list[str]:
     return [pair["drawn"], pair["right"], pair["wrong"]]
 
 
-def kernel_of(pair: Mapping[str, Any], kernel: Kernel, vectors: Mapping[str, np.ndarray]) -> np.ndarray:
+def pair_kernel(pair: Mapping[str, Any], kernel: Kernel, vectors: Mapping[str, np.ndarray]) -> np.ndarray:
     """Return the kernel (3, 3) of the text drawn, the right one and the wrong one."""
-    texts, question = texts_of(pair), pair["question"]
-    compared = compared_texts(texts, question, kernel)
-    rows = np.stack([vectors[text] for text in compared]).astype(np.float64)
-    return kernel_matrix(read_texts(texts, compared, question, 1), rows) if kernel == FACTS else rows @ rows.T
+    reading = read_texts(texts_of(pair), pair["question"], 1, kernel)
+    return kernel_of(reading, np.stack([vectors[text] for text in reading.compared]))
 
 
 def probabilities(kernel: np.ndarray) -> tuple[float, float]:
@@ -73,7 +71,7 @@ def embedded(pairs: list[dict[str, Any]]) -> dict[str, np.ndarray]:
     texts = dict[str, None]()
     for pair in pairs:
         of_pair = texts_of(pair)
-        texts |= dict.fromkeys(of_pair) | dict.fromkeys(compared_texts(of_pair, pair["question"], FACTS))
+        texts |= dict.fromkeys(of_pair) | dict.fromkeys(compared_texts(of_pair, pair["question"]))
     model = SentenceTransformer(str(WEIGHTS), device="cpu")
     return dict(zip(texts, model.encode(list(texts), normalize_embeddings=True), strict=True))
 
@@ -94,7 +92,7 @@ def main(path: Path, url: str) -> None:
     vectors = embedded(pairs)
     kernels = dict[str, list[np.ndarray]]()
     for kernel in (FACTS, PAPER):
-        kernels[kernel] = [kernel_of(one, kernel, vectors) for one in pairs]
+        kernels[kernel] = [pair_kernel(one, kernel, vectors) for one in pairs]
     if url:
         same = asyncio.run(compared_by_llm(pairs, url))
         for name, weight in (("llm", 1.0), ("served", LLM_WEIGHT)):

@@ -20,8 +20,7 @@ import numpy as np
 
 from benchmarks.contradictions import WEIGHTS
 from service.claims.comparison import Comparer
-from service.claims.kernel import compared_texts, kernel_of
-from service.embedding.port import FACTS
+from service.claims.kernel import kernel_of, read_texts
 from service.llm.ask import Asker, is_correct
 from service.llm.client import LLM
 from service.spectral.spectrum import born_probability, serve, spectrum_from_gram
@@ -41,9 +40,8 @@ async def main(url: str, num_questions: int) -> None:
         """Return P(same) of a text with the drawn answer, and its raw p(y)."""
         texts = [drawn, text]
         same = (await comparer.compare(question, texts)).same
-        compared = compared_texts(texts, question, FACTS)
-        rows = model.encode(compared, normalize_embeddings=True)
-        kernel = kernel_of(texts, compared, rows, FACTS, question, 1, same)
+        reading = read_texts(texts, question, 1)
+        kernel = kernel_of(reading, model.encode(reading.compared, normalize_embeddings=True), same)
         found = spectrum_from_gram(kernel[:1, :1], None, 2)
         born = born_probability(found, serve(found), kernel[1, :1])
         return float(same[0, 1]), born.probability

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from service.calibration.calibration import Unit
 from service.calibration.rows import MIN_USABLE_ROWS, ClaimIn, DevRow
 from service.claims.facts import words
-from service.claims.kernel import compared_texts, kernel_of
+from service.claims.kernel import compared_texts, kernel_of, read_texts
 from service.claims.matching import MatchedClaim, Matcher
 from service.claims.refusals import is_refusal
 from service.claims.segments import claims
@@ -201,7 +201,7 @@ def all_texts(rows: Sequence[DevRow], kernel: Kernel = PAPER) -> list[str]:
     """Return the distinct texts to embed (answers, references, judged answers) in order of appearance."""
     texts: list[str] = []
     for one in rows:
-        texts += compared_texts(texts_of(one), one.question or "", kernel)
+        texts += read_texts(texts_of(one), one.question or "", kernel=kernel).compared
     return distinct(texts)[0]
 
 
@@ -228,10 +228,10 @@ def assemble(
     judged = list[Floats | None]()
     for i, row in enumerate(rows):
         outcomes, index = distinct([draw.text for draw in row.draws])
-        known, count, question = texts_of(row), len(outcomes), row.question or ""
-        compared = compared_texts(known, question, kernel)
-        embeddings = vectors[[place[text] for text in compared]]
-        of_row = kernel_of(known, compared, embeddings, kernel, question, count, same[i] if same else None)
+        known, count = texts_of(row), len(outcomes)
+        reading = read_texts(known, row.question or "", count, kernel)
+        embeddings = vectors[[place[text] for text in reading.compared]]
+        of_row = kernel_of(reading, embeddings, same[i] if same else None)
         references = range(count, count + len(row.right_texts))
         only = int(index[0]) if row.answer is None else len(known) - 1
         answers.append(Overlaps.of(of_row, range(count), references, index))

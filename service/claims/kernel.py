@@ -51,48 +51,57 @@ _COMMON_WORDS = [word for kind in ("no_names", "negations", "degrees", "ordinals
 _NO_NAME = re.compile(rf"(?:{'|'.join([*_COMMON_WORDS, *_UNITS])})\Z")
 
 
-def compared_texts(texts: Sequence[str], question: str, kernel: Kernel = FACTS) -> list[str]:
-    """Return the text of each answer that the kernel takes the embedding of."""
-    if kernel == PAPER:
-        return [*texts]
+def compared_texts(texts: Sequence[str], question: str) -> list[str]:
+    """Return the text of each answer that the kernel `facts` takes the embedding of."""
     return [compared_form(text) for text in beyond([final_answer(text) for text in texts], question)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reading:
-    """The facts of n texts.
+    """n texts that answer a question, as the kernel compares them.
 
-    quantities: the numbers of each text. names: its names. negated: whether the text contains a negation
-    that the question lacks.
+    compared: the texts to embed. num_drawn: number of drawn texts, which come first. The facts are empty in
+    the kernel `paper`. quantities: the numbers of each text. names: its names. negated: whether the text
+    contains a negation that the question lacks.
     """
 
+    compared: Sequence[str]
+    num_drawn: int
     quantities: Sequence[Sequence[Quantity]]
     names: Sequence[frozenset[str]]
     negated: Sequence[bool]
 
-    def __len__(self) -> int:
-        return len(self.names)
-
 
 def read_texts(
-    texts: Sequence[str], compared: Sequence[str], question: str, num_drawn: int | None = None
+    texts: Sequence[str], question: str = "", num_drawn: int | None = None, kernel: Kernel = FACTS
 ) -> Reading:
-    """Return the facts of n texts that answer a question.
+    """Return n texts that answer a question, as the kernel compares them.
 
-    compared: the `compared_texts`. num_drawn: number of drawn texts, which come first (None: all). Names are
-    recognised by the drawn texts, so the facts of these do not depend on the other texts.
+    num_drawn: number of drawn texts, which come first (None: all). Names are recognised by the drawn texts,
+    so the facts of these do not depend on the other texts.
     """
+    count = len(texts)
+    drawn = count if num_drawn is None else num_drawn
+    if kernel == PAPER:
+        return Reading([*texts], drawn, [()] * count, [frozenset()] * count, [False] * count)
+    compared = compared_texts(texts, question)
     answers = [by_case(final_answer(text)) for text in texts]
     asked = negated_words(asked_part(question))
     return Reading(
+        compared,
+        drawn,
         [list(quantities(text)) for text in answers],
-        _names([*map(read_words, answers)], compared, words_of_question(question), num_drawn),
+        _names([*map(read_words, answers)], compared, words_of_question(question), drawn),
         [bool(negated_words(text) - asked) for text in answers],
     )
 
 
-def kernel_matrix(reading: Reading, embeddings: ArrayLike) -> Floats:
-    """Return the kernel of n texts, (n, n), in [-1, 1]. embeddings: (n, d), of the `compared_texts`."""
+def kernel_of(reading: Reading, embeddings: ArrayLike, same: Floats | None = None) -> Floats:
+    """Return the kernel of n texts, (n, n), in [-1, 1].
+
+    embeddings: (n, d), of the texts in `compared`. same: P(same) of each pair (n, n) by an LLM, NaN if
+    unknown.
+    """
     rows = unit_rows(embeddings)
     numbers = [dict(_weighted(of_text)) for of_text in reading.quantities]
     names = [dict.fromkeys(of_text, NAME) for of_text in reading.names]
@@ -100,7 +109,11 @@ def kernel_matrix(reading: Reading, embeddings: ArrayLike) -> Floats:
     for facts in (numbers, names):
         if any(facts):
             kernel *= _fact_cosines(facts)
-    return kernel * np.where(np.equal.outer(reading.negated, reading.negated), 1.0, NEGATION)
+    kernel *= np.where(np.equal.outer(reading.negated, reading.negated), 1.0, NEGATION)
+    if same is None:
+        return kernel
+    realized = realize_first(with_comparison(kernel, same), reading.num_drawn)  # P(same) need not be a kernel
+    return realized @ realized.T
 
 
 def with_comparison(facts: Floats, same: Floats, weight: float = LLM_WEIGHT) -> Floats:
@@ -110,31 +123,6 @@ def with_comparison(facts: Floats, same: Floats, weight: float = LLM_WEIGHT) -> 
     weight: of P(same), in [0, 1].
     """
     return (1 - weight) * facts + weight * np.where(np.isnan(same), facts, same)
-
-
-def kernel_of(
-    texts: Sequence[str],
-    compared: Sequence[str],
-    embeddings: ArrayLike,
-    kernel: Kernel,
-    question: str = "",
-    num_drawn: int | None = None,
-    same: Floats | None = None,
-) -> Floats:
-    """Return the kernel (n, n) of texts that answer a question, for a score or a calibration.
-
-    compared: the `compared_texts`. embeddings: (n, d), of each of these. num_drawn: number of drawn texts,
-    which come first (None: all). same: P(same) of each pair (n, n) by an LLM, NaN if unknown.
-    """
-    if kernel == PAPER:
-        rows = unit_rows(embeddings)
-        return rows @ rows.T
-    count = len(texts) if num_drawn is None else num_drawn
-    by_facts = kernel_matrix(read_texts(texts, compared, question, count), embeddings)
-    if same is None:
-        return by_facts
-    realized = realize_first(with_comparison(by_facts, same), count)  # P(same) need not be a kernel
-    return realized @ realized.T
 
 
 def _fact_cosines(facts_of_texts: Sequence[Mapping[str, float]]) -> Floats:
@@ -192,7 +180,7 @@ def _names(
     read: Sequence[Sequence[Word]],
     left: Sequence[str],
     question_words: frozenset[str],
-    num_drawn: int | None,
+    num_drawn: int,
 ) -> list[frozenset[str]]:
     """Return the names of each text. left: the texts without the words of the question.
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.claims.facts import asked_part, possible_questions
-from service.claims.kernel import compared_texts, kernel_matrix, read_texts
+from service.claims.kernel import kernel_of, read_texts
 from service.claims.values import Quantity, quantities
 from service.spectral.spectrum import unit_rows
 
@@ -88,10 +88,9 @@ class Matcher:
         self._answers = [np.array([row[text] for text in answer], dtype=np.intp) for answer in answers]
         self._texts = [*table, *claims, *references]
         self._claims = range(len(table), len(table) + len(claims))
-        compared = compared_texts(self._texts, question)
         self._whole = unit_rows([vectors[text] for text in self._texts])
-        self._reading = read_texts(self._texts, compared, question, len(table))
-        self._kernel = kernel_matrix(self._reading, [vectors[text] for text in compared])
+        self._reading = read_texts(self._texts, question, len(table))
+        self._kernel = kernel_of(self._reading, [vectors[text] for text in self._reading.compared])
         part = asked_part(question)
         self._question_numbers = {quantity.number for quantity in quantities(part)}
         self._questions = possible_questions(self._texts, question)

@@ -1,6 +1,5 @@
 """Find the calibration that fits a request, if there is one."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,7 +20,8 @@ from service.claims.facts import words
 from service.embedding.port import Embedder, EmbedderIdentity
 from service.errors import NotFound
 from service.llm.client import LLM
-from service.llm.samples import Draw, Generation
+from service.llm.samples import Generation
+from service.scoring.observation import Observation
 from service.scoring.score import CalibrationUsed, Evidence, ScoreCommand, ScoreWarning, warning
 from service.spectral.conformal import ConformalReference
 from service.spectral.correctness_model import SELF_CHECK
@@ -286,22 +286,19 @@ class CalibrationChoice:
 
 
 def p_value(
-    applied: ServedCalibration | None,
-    question: NDArray[np.float32] | None,
-    draws: Sequence[Draw],
-    judged: str,
+    applied: ServedCalibration | None, question: NDArray[np.float32] | None, seen: Observation
 ) -> tuple[float | None, list[ScoreWarning]]:
     """Return the p-value of a prompt under the calibration's rows (method, section 12), and warnings.
 
-    question: its vector (d,), None if unknown. judged: its length is used if there are no samples. The
+    question: its vector (d,), None if unknown. Without samples, the length of the judged text is used. The
     p-value is None without a calibration that keeps the prompts of its rows.
     """
     reference = None if applied is None else applied.calibration.reference
     if reference is None:
         return None, []
-    num_words = np.array([len(words(draw.text)) for draw in draws], dtype=np.int_)
+    num_words = np.array([len(words(draw.text)) for draw in seen.draws], dtype=np.int_)
     found = reference.p_value(question, num_words)
-    length = num_words.mean() if draws else len(words(judged))
+    length = num_words.mean() if seen.draws else len(words(seen.judged))
     if found is not None and found < MAX_OOD_P_VALUE:
         message = (
             "The question or the length of its answers is unlike the calibration's rows "
@@ -309,7 +306,7 @@ def p_value(
         )
         return found, [warning("out_of_distribution", message)]
     return found, _out_of_range(
-        length, reference, "The drawn answers have on average" if draws else "The text has"
+        length, reference, "The drawn answers have on average" if seen.draws else "The text has"
     )
 
 

@@ -103,7 +103,7 @@ def observe_alone(
 def indistinct_texts(texts: Sequence[str], compared: Sequence[str], kernel: Floats) -> frozenset[str]:
     """Return the texts that the embedder cannot distinguish from one with different content.
 
-    compared: the `compared_texts`. kernel: (n, n), of the texts. Differences in case, accents, spaces and
+    compared: as in `Reading`. kernel: (n, n), of the texts. Differences in case, accents, spaces and
     punctuation are ignored.
     """
     essence_of = cache(essence)

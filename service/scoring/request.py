@@ -64,6 +64,12 @@ class TokenIn(RequestModel):
 # The rules of the validator below in JSON Schema. Every part has a type: Swagger UI reads a `not` without a
 # type as "not anything", and shows the whole schema as "never".
 _DRAWING = ("num_samples", "sampling", "model", "deadline_ms")
+_NEEDS = {
+    "logprobs": "samples",
+    "source_label": "samples",
+    "candidate_logprob": "candidate",
+    "candidate_tokens": "candidate",
+}
 
 
 def _with(*names: str) -> dict[str, Any]:
@@ -75,10 +81,7 @@ _EITHER: dict[str, Any] = {
     "not": _with("prompt", "messages"),
     "dependentSchemas": {
         "samples": {"type": "object", "not": {"type": "object", "anyOf": [_with(name) for name in _DRAWING]}},
-        "logprobs": _with("samples"),
-        "source_label": _with("samples"),
-        "candidate_logprob": _with("candidate"),
-        "candidate_tokens": _with("candidate"),
+        **{name: _with(needed) for name, needed in _NEEDS.items()},
     },
     "if": {**_with("num_samples"), "properties": {"num_samples": {"type": "integer", "const": 0}}},
     "then": _with("candidate", "candidate_logprob"),
@@ -203,66 +206,44 @@ class ScoreRequest(RequestModel):
         return turns
 
     @model_validator(mode="after")
-    def one_source(self) -> Self:
-        """Require a source of answers: `prompt`, `messages` or `samples`."""
+    def consistent(self) -> Self:
+        """Require a source of answers, and refuse fields that need, exclude or contradict each other."""
         if self.prompt is not None and self.messages is not None:
             raise ValueError("send `prompt` or `messages`, not both")
         if self.prompt is None and self.messages is None and self.samples is None:
             raise ValueError("send `prompt`, `messages` or `samples`")
-        for name in ("candidate_logprob", "candidate_tokens"):
-            if getattr(self, name) is not None and self.candidate is None:
-                raise ValueError(f"`{name}` needs `candidate`")
-        if self.num_samples == 0:
-            self._refuse_unjudged()
-        if self.samples is not None:
-            self._refuse_drawing()
-        elif self.source_label is not None:
-            raise ValueError("`source_label` needs `samples`")
-        return self
-
-    @model_validator(mode="after")
-    def a_log_probability_per_sample(self) -> Self:
-        """Require one log-probability per sample if `logprobs` is set."""
-        if self.logprobs is None:
-            return self
-        if self.samples is None:
-            raise ValueError("`logprobs` needs `samples`: answers drawn by the service have their own")
-        if len(self.logprobs) != len(self.samples):
+        sent = {name for name in type(self).model_fields if getattr(self, name) is not None}
+        for name, needed in _NEEDS.items():
+            if name in sent and needed not in sent:
+                raise ValueError(f"`{name}` needs `{needed}`")
+        for name in ("candidate", "candidate_logprob"):
+            if self.num_samples == 0 and name not in sent:
+                raise ValueError(f"`num_samples` 0 draws no answers, so it needs a `{name}`")
+        for name in _DRAWING:
+            if self.samples is not None and name in sent:
+                raise ValueError(f"`{name}` applies to drawing answers; leave it out with `samples`")
+        if self.samples and self.logprobs and len(self.samples) != len(self.logprobs):
             raise ValueError(
                 f"`logprobs` must hold one number for each of the {len(self.samples)} samples, "
                 f"not {len(self.logprobs)}"
             )
+        if self.candidate and self.candidate_logprob is not None and self.candidate_tokens:
+            _refuse_contradiction(self.candidate, self.candidate_logprob, self.candidate_tokens)
         return self
 
-    @model_validator(mode="after")
-    def one_log_probability_of_the_candidate(self) -> Self:
-        """Refuse a `candidate_logprob` that contradicts the candidate's own tokens."""
-        total = self.candidate_logprob
-        if total is None or not self.candidate_tokens or self.candidate is None:
-            return self
-        aligned = align_tokens(
-            self.candidate.strip(), [(token.token, token.logprob) for token in self.candidate_tokens]
+
+def _refuse_contradiction(candidate: str, total: float, tokens: list[TokenIn]) -> None:
+    """Raise ValueError if the candidate's log-probability contradicts its own tokens."""
+    aligned = align_tokens(candidate.strip(), [(token.token, token.logprob) for token in tokens])
+    if aligned is None:
+        return
+    summed = float(aligned[2].sum())
+    rounding = ROUNDING * max(1.0, abs(summed)) + ROUNDING * len(aligned[2])
+    if not summed - LEAST_END <= total <= summed + rounding:
+        raise ValueError(
+            f"`candidate_logprob` is {total:.4g}, and the tokens of `candidate_tokens` sum to "
+            f"{summed:.4g}: send one of the two, or both of the same answer"
         )
-        if aligned is None:
-            return self
-        summed = float(aligned[2].sum())
-        rounding = ROUNDING * max(1.0, abs(summed)) + ROUNDING * len(aligned[2])
-        if not summed - LEAST_END <= total <= summed + rounding:
-            raise ValueError(
-                f"`candidate_logprob` is {total:.4g}, and the tokens of `candidate_tokens` sum to "
-                f"{summed:.4g}: send one of the two, or both of the same answer"
-            )
-        return self
-
-    def _refuse_unjudged(self) -> None:
-        for name in ("candidate", "candidate_logprob"):
-            if getattr(self, name) is None:
-                raise ValueError(f"`num_samples` 0 draws no answers, so it needs a `{name}`")
-
-    def _refuse_drawing(self) -> None:
-        for name in _DRAWING:
-            if getattr(self, name) is not None:
-                raise ValueError(f"`{name}` applies to drawing answers; leave it out with `samples`")
 
 
 class BatchRequest(RequestModel):

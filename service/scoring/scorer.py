@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from service.calibration.calibration import Calibration
 from service.calibration.store import SqlCalibrations
 from service.claims.comparison import Compare, Comparer, Comparison, compared_by
-from service.claims.kernel import compared_texts, kernel_of
+from service.claims.kernel import kernel_of, read_texts
 from service.embedding.port import FACTS, Embedded, Embedder, EmbedderIdentity
 from service.errors import (
     DeadlineExceeded,
@@ -152,22 +152,19 @@ class Checked:
     is_asked: bool = False
     warnings: Sequence[ScoreWarning] = ()
 
-    @property
-    def only(self) -> float | None:
-        """P(True) of the only text."""
-        return self.p_true[0] if self.p_true else None
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Observed:
     """An observation with its vectors, their embedder, and warnings.
 
-    vectors: (d,) by text, also of the question (if a calibration may need it) and of the sentences of
-    `answer_claims`. embedder: made the vectors. made_by: the same with the kernel and the comparing LLM.
+    vectors: (d,) by text, also of the sentences of `answer_claims`. question: its vector (d,) if a
+    calibration may need it, else None. embedder: made the vectors. made_by: the same with the kernel and the
+    comparing LLM.
     """
 
     observation: Observation
     vectors: Mapping[str, NDArray[np.float32]]
+    question: NDArray[np.float32] | None
     embedder: EmbedderIdentity
     made_by: EmbedderIdentity
     answer_claims: AnswerClaims | None
@@ -335,9 +332,11 @@ class Scorer:
         decides = command.target is not None and applied is not None and bool(applied.calibration.selectors)
         slow = decides or _is_slow(observation.texts)
 
+        p_true = checked.p_true[0] if checked.p_true else None
+
         def judged() -> tuple[Judgement, float | None, list[ScoreWarning]]:
-            judgement = judge(observation, applied, command.target, checked.only, checked.by)
-            return judgement, *_p_value(applied, drawn, seen)
+            judgement = judge(observation, applied, command.target, p_true, checked.by)
+            return judgement, *p_value(applied, seen.question, observation)
 
         judgement, ood_p_value, unusual = await self._maybe_in_thread(slow, judged)
         costs.add("spectrum", begun)
@@ -345,7 +344,7 @@ class Scorer:
         claims = None
         if seen.answer_claims is not None:
             claims = await self._claim_scores(drawn, seen, seen.answer_claims)
-        return compose(drawn, seen, applied, judgement, checked.only, ood_p_value, about, claims)
+        return compose(drawn, seen, applied, judgement, p_true, ood_p_value, about, claims)
 
     async def _observe(self, drawn: Samples) -> Observed:
         """Embed and compare the texts."""
@@ -357,14 +356,14 @@ class Scorer:
         is_llm = self.choice.is_by_llm(command)
         by_llm = is_llm and not command.draws_none
         answer_claims = await self._claims.read(command, texts, candidate, len(index))
-        compared, to_embed = list[str](), list[str]()
-        if self.choice.compares_questions(command, drawn.chosen):
-            to_embed = [question]
+        to_embed = [question] if self.choice.compares_questions(command, drawn.chosen) else []
         if not command.draws_none:
-            compared = await self._maybe_in_thread(
-                _is_slow(known), compared_texts, known, question, FACTS if by_llm else self._embedder.kernel
+            kernel_name = FACTS if by_llm else self._embedder.kernel
+            reading = await self._maybe_in_thread(
+                _is_slow(known), read_texts, known, question, len(texts), kernel_name
             )
-            to_embed = [*compared, *to_embed, *(answer_claims.to_embed() if answer_claims else [])]
+            of_claims = answer_claims.to_embed() if answer_claims else []
+            to_embed = [*reading.compared, *to_embed, *of_claims]
         to_embed = list(dict.fromkeys(to_embed))
         comparison, warnings = None, list[ScoreWarning]()
         if by_llm:  # concurrently: they wait for different servers
@@ -389,8 +388,8 @@ class Scorer:
                 )
                 return alone, []
             same = None if comparison is None else comparison.same
-            rows = np.array([vectors[text] for text in compared], dtype=np.float32)
-            kernel = kernel_of(known, compared, rows, made_by.kernel, question, len(texts), same)
+            rows = np.array([vectors[text] for text in reading.compared], dtype=np.float32)
+            kernel = kernel_of(reading, rows, same)
             found = observe(
                 generation.draws,
                 index,
@@ -399,14 +398,16 @@ class Scorer:
                 kernel,
                 made_by.dimension,
                 command.prompt.question,
-                indistinct_texts(known, compared, kernel),
+                indistinct_texts(known, reading.compared, kernel),
             )
             return found, indistinct_answers(found)
 
         observation, about = await self._maybe_in_thread(_is_slow(known), observed)
         costs.add("spectrum", begun)
         about += [*_truncated(drawn), *warnings]
-        return Observed(observation, vectors, embedded.made_by, made_by, answer_claims, about)
+        return Observed(
+            observation, vectors, vectors.get(question), embedded.made_by, made_by, answer_claims, about
+        )
 
     async def _compare(
         self, drawn: Samples, texts: Sequence[str], index: NDArray[np.int_], candidate: str | None
@@ -455,7 +456,7 @@ class Scorer:
         if calibration is not None and applied is None:
             warnings += [mismatch(calibration, ["num_samples"])]
         slow = _is_slow([*seen.observation.texts, judged])
-        _, unusual = await self._maybe_in_thread(slow, _p_value, applied, drawn, seen)
+        _, unusual = await self._maybe_in_thread(slow, p_value, applied, seen.question, seen.observation)
         begun = costs.add("spectrum", begun)
         checked = await self._check(command, self._claims.to_check(answer_claims, judged, texts, applied))
         if checked.is_asked:
@@ -505,13 +506,6 @@ def _refuse_blank(candidate: str | None) -> None:
     if candidate is not None and is_blank(candidate):
         msg = "must not be blank"
         raise InvalidRequest(f"candidate: {msg}", [{"loc": ["body", "candidate"], "msg": msg}])
-
-
-def _p_value(
-    applied: ServedCalibration | None, drawn: Samples, seen: Observed
-) -> tuple[float | None, list[ScoreWarning]]:
-    vector = seen.vectors.get(drawn.command.prompt.question or "")
-    return p_value(applied, vector, drawn.generation.draws, seen.observation.judged)
 
 
 def _truncated(drawn: Samples) -> list[ScoreWarning]:

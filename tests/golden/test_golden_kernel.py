@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from benchmarks.contradictions import PAIRS, WEIGHTS, embedded, kernel_of, probabilities, read_pairs
-from service.claims.kernel import compared_texts
-from service.claims.kernel import kernel_of as kernel_of_texts
+from benchmarks.contradictions import PAIRS, WEIGHTS, embedded, pair_kernel, probabilities, read_pairs
+from service.claims.kernel import kernel_of, read_texts
 from service.embedding.port import FACTS, PAPER, Kernel
 from service.spectral.fit import fit_evidence
 from tools.recorded_rows import JudgedRows
@@ -25,7 +24,7 @@ def right_above_wrong(path: Path, kernel: Kernel) -> dict[str, int]:
     vectors = embedded(pairs)
     counts = dict[str, int]()
     for pair in pairs:
-        right, wrong = probabilities(kernel_of(pair, kernel, vectors))
+        right, wrong = probabilities(pair_kernel(pair, kernel, vectors))
         kind = pair.get("kind", "all")
         counts[kind] = counts.get(kind, 0) + (right > wrong)
     return counts
@@ -72,8 +71,8 @@ def test_pairs_of_answers(model: SentenceTransformer, kind: str) -> None:
     pairs = tomllib.loads(ANSWERS.read_text("utf-8"))[kind]
     wrong = set[str]()
     for question, first, second in pairs:
-        compared = compared_texts([first, second], question)
-        value = kernel_of_texts([first, second], compared, model.encode(compared), FACTS, question)[0, 1]
+        reading = read_texts([first, second], question)
+        value = kernel_of(reading, model.encode(reading.compared))[0, 1]
         if value > FAR if kind == "different_answers" else value < NEAR:
             wrong.add(second)
     assert wrong == {second for _, _, second in pairs if second in NOT_YET}

@@ -10,7 +10,7 @@ from service.calibration.calibration import answer_features
 from service.calibration.labels import LabelledRows
 from service.calibration.material import DevSet, all_texts, assemble
 from service.calibration.rows import DevRow
-from service.claims.kernel import kernel_of
+from service.claims.kernel import kernel_of, read_texts
 from service.embedding.port import PAPER
 from service.llm.samples import Draw, distinct, with_candidate
 from service.scoring.choice import ServedCalibration
@@ -58,7 +58,7 @@ def scored(row: DevRow, m: int, map_: EvidenceMap | DepolarizedMap | Temperature
     texts, index = distinct([draw.text for draw in row.draws[:m]])
     answer = None if row.answer is None else row.answer.strip()
     known = with_candidate(texts, answer)
-    kernel = kernel_of(known, known, vectors_of(known), PAPER)
+    kernel = kernel_of(read_texts(known, kernel=PAPER), vectors_of(known))
     seen = observe(row.draws[:m], index, texts, answer, kernel, D, None)
     served_by = map_
     if isinstance(map_, EvidenceMap):

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.claims.kernel import COMMON, NEGATION, compared_texts, kernel_of
-from service.embedding.port import FACTS
+from service.claims.kernel import COMMON, NEGATION, kernel_of, read_texts
 from service.spectral.spectrum import spectrum_from_gram
 
 QUESTION = "What is the capital of Italy?"
@@ -14,8 +13,7 @@ QUESTION = "What is the capital of Italy?"
 
 def kernel(texts: list[str], question: str = "", num_drawn: int | None = None) -> np.ndarray:
     """Return the kernel (n, n) of texts with equal embeddings: the product of the other factors."""
-    compared = compared_texts(texts, question, FACTS)
-    return kernel_of(texts, compared, np.ones((len(texts), 2)), FACTS, question, num_drawn)
+    return kernel_of(read_texts(texts, question, num_drawn), np.ones((len(texts), 2)))
 
 
 @pytest.mark.parametrize(
@@ -95,7 +93,7 @@ def test_different_facts_are_far(first: str, second: str, question: str, expecte
 )
 def test_kernel_is_positive_semidefinite_for_any_texts(texts: list[str], question: str, seed: int) -> None:
     embeddings = np.random.default_rng(seed).normal(size=(len(texts), 5))
-    matrix = kernel_of(texts, compared_texts(texts, question, FACTS), embeddings, FACTS, question)
+    matrix = kernel_of(read_texts(texts, question), embeddings)
     assert np.diag(matrix) == pytest.approx(np.ones(len(texts)))
     assert np.linalg.eigvalsh(matrix).min() >= -1e-12
     assert spectrum_from_gram(matrix, None, 5).eigenvalues.sum() == pytest.approx(1.0)

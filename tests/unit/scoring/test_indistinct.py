@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.claims.kernel import kernel_of
+from service.claims.kernel import kernel_of, read_texts
 from service.embedding.local import SentenceTransformerEmbedder
 from service.embedding.port import PAPER
 from service.llm.weights import MINILM, find
@@ -25,7 +25,7 @@ SAME, OTHER = [1.0, 0.0], [0.0, 1.0]
 
 def indistinct(*pairs: tuple[str, list[float]]) -> frozenset[str]:
     texts, vectors = zip(*pairs, strict=True)
-    kernel = kernel_of(texts, texts, np.array(vectors, dtype=np.float32), PAPER)
+    kernel = kernel_of(read_texts(texts, kernel=PAPER), np.array(vectors, dtype=np.float32))
     return indistinct_texts(texts, texts, kernel)
 
 

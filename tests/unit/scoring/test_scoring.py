@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from service.claims.kernel import kernel_of
+from service.claims.kernel import kernel_of, read_texts
 from service.embedding.port import PAPER
 from service.errors import DeadlineExceeded
 from service.llm.prompt import GenerationRequest, Template
@@ -22,7 +22,7 @@ from tests.support.fakes import FakeEmbedder, FakeLLM
 
 def modes_of(vectors: list[list[float]], index: list[int]) -> tuple[Spectrum, list[Mode]]:
     texts = [chr(ord("a") + i) for i in range(len(vectors))]
-    kernel, draws = kernel_of(texts, texts, vectors, PAPER), [Draw(texts[i]) for i in index]
+    kernel, draws = kernel_of(read_texts(texts, kernel=PAPER), vectors), [Draw(texts[i]) for i in index]
     seen = observe(draws, np.array(index), texts, None, kernel, len(vectors[0]), None)
     return seen.spectrum, find_modes(seen, serve(seen.spectrum))
 
