@@ -201,7 +201,8 @@ def all_texts(rows: Sequence[DevRow], kernel: Kernel = PAPER) -> list[str]:
     """Return the distinct texts to embed (answers, references, judged answers) in order of appearance."""
     texts: list[str] = []
     for one in rows:
-        texts += read_texts(texts_of(one), one.question or "", kernel=kernel).compared
+        of_row = texts_of(one)
+        texts += of_row if kernel == PAPER else compared_texts(of_row, one.question or "")
     return distinct(texts)[0]
 
 

@@ -169,7 +169,7 @@ class SentenceTransformerEmbedder:
     def identity(self) -> EmbedderIdentity:
         """Return the identity. `revision` is `sha256:` and 16 hex digits, or a hub commit.
 
-        Raises EmbedderUnavailable unless the model is loaded.
+        Raises EmbedderUnavailable until the model is loaded.
         """
         if self._identity is None:
             raise EmbedderUnavailable("The embedder is not loaded.")
@@ -199,16 +199,16 @@ class SentenceTransformerEmbedder:
 
     async def stop(self) -> None:
         """Reject further texts and wait for the current chunk; idempotent."""
-        worker, self._worker, self._model, self._identity = self._worker, None, None, None
+        worker, self._worker, self._model = self._worker, None, None
         if worker is not None:
             await asyncio.to_thread(worker.shutdown, wait=True, cancel_futures=True)
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
         """Return unit rows, shape (len(texts), dimension). Raises EmbedderUnavailable, Overloaded."""
-        identity = self.identity
+        await self.check()
         if not texts:
-            return Embedded(np.empty((0, identity.dimension), dtype=np.float32), identity)
-        return Embedded(await self._vectors.rows(texts), identity)
+            return Embedded(np.empty((0, self.identity.dimension), dtype=np.float32), self.identity)
+        return Embedded(await self._vectors.rows(texts), self.identity)
 
     async def check(self) -> None:
         """Raise EmbedderUnavailable unless the model is loaded."""

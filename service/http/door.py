@@ -148,13 +148,15 @@ class Door:
     async def _serve(self, request: Request, path: str, kind: Kind | None, send: Send) -> None:
         """Check a request and pass it to its route. Raises the errors of the check and of the route."""
         scope, receive, headers = request.scope, request.receive, request.headers
+        first = path.removeprefix("/").partition("/")[0]  # such as "score" for /score/batch
+        is_known = has_route(scope)
+        if is_known:
+            scope["eigencal.path"] = path if path in KINDS else f"/{first}"
         if "transfer-encoding" in headers and ("content-length" in headers or scope["http_version"] == "1.0"):
             raise AmbiguousLength(TWO_LENGTHS)
-        if not has_route(scope):  # 404 or 405, with or without a key
+        if not is_known:  # 404 or 405, with or without a key
             await self._app(scope, receive, send)
             return
-        first = path.removeprefix("/").partition("/")[0]  # such as "score" for /score/batch
-        scope["eigencal.path"] = path if path in KINDS else f"/{first}"
         needed: KeyScope | None = None if first in OPEN else "score" if first in SCORE else "admin"
         keys: Keys = scope["app"].state.keys
         if needed is not None:

@@ -356,7 +356,9 @@ class Embedding:
         sentences = None
         if unit == "claim":
             sentences = await asyncio.to_thread(lambda: [sentences_of(row) for row in rows])
-        of_rows = all_texts(rows, kernel) if sentences is None else claim_texts(rows, sentences)
+            of_rows = await asyncio.to_thread(claim_texts, rows, sentences)
+        else:
+            of_rows = await asyncio.to_thread(all_texts, rows, kernel)
         if len(of_rows) > MAX_TEXTS:
             raise InvalidDevData(
                 f"The rows contain {len(of_rows)} sentences; at most {MAX_TEXTS} fit into memory."

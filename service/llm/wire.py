@@ -214,29 +214,27 @@ def _joined(parts: list[Any]) -> str:
 
 
 def _tokens(choice: Mapping[str, Any]) -> tuple[list[tuple[str, float | None]], dict[str, float]]:
-    """Return the tokens with their log-probabilities in nats, and the alternatives to the first token.
-
-    There are none if the log-probabilities have another format.
-    """
-    logprobs = choice.get("logprobs") or {}
-    try:
-        if content := logprobs.get("content"):
-            tokens = [(item.get("token"), item.get("logprob")) for item in content]
-            listed = content[0].get("top_logprobs") or []
-            first = {item.get("token"): item.get("logprob") for item in listed}
-        else:
-            tokens = [*zip_longest(logprobs.get("tokens") or [], logprobs.get("token_logprobs") or [])]
-            first = (logprobs.get("top_logprobs") or [{}])[0] or {}
-        return (
-            [(text if isinstance(text, str) else "", _number(value, MAX_NATS)) for text, value in tokens],
-            {
-                token: nats
-                for token, value in first.items()
-                if isinstance(token, str) and (nats := _number(value, MAX_NATS)) is not None
-            },
-        )
-    except NONSENSE:
+    """Return the tokens with their log-probabilities in nats, and the alternatives to the first token."""
+    logprobs = choice.get("logprobs")
+    if not isinstance(logprobs, dict):
         return [], {}
+    if content := [item if isinstance(item, dict) else {} for item in _listed(logprobs.get("content"))]:
+        tokens = [(item.get("token"), item.get("logprob")) for item in content]
+        listed = [item for item in _listed(content[0].get("top_logprobs")) if isinstance(item, dict)]
+        first = [(item.get("token"), item.get("logprob")) for item in listed]
+    else:
+        tokens = [*zip_longest(_listed(logprobs.get("tokens")), _listed(logprobs.get("token_logprobs")))]
+        of_first = next(iter(_listed(logprobs.get("top_logprobs"))), None)
+        first = [*of_first.items()] if isinstance(of_first, dict) else []
+    known = [(text, _number(value, MAX_NATS)) for text, value in first if isinstance(text, str)]
+    return (
+        [(text if isinstance(text, str) else "", _number(value, MAX_NATS)) for text, value in tokens],
+        {text: nats for text, nats in known if nats is not None},
+    )
+
+
+def _listed(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def are_tokens_of(tokens: Sequence[str], text: str) -> bool:
@@ -325,8 +323,7 @@ def listed_models(content: bytes) -> list[dict[str, Any]]:
         return []
     if isinstance(listed, dict):
         listed = listed.get("data") or listed.get("models")
-    listed = listed if isinstance(listed, list) else []
-    named = ({"id": model} if isinstance(model, str) else model for model in listed)
+    named = ({"id": model} if isinstance(model, str) else model for model in _listed(listed))
     return [model for model in named if isinstance(model, dict)]
 
 
@@ -340,7 +337,7 @@ def error_in(event: Mapping[str, Any]) -> Any:
 
     OpenRouter sends errors within a choice.
     """
-    choices = event["choices"] if isinstance(event.get("choices"), list) else []
+    choices = _listed(event.get("choices"))
     in_choices = (choice.get("error") for choice in choices if isinstance(choice, dict))
     is_error = event.get("object") == "error" or "error_code" in event
     return event.get("error") or next(filter(None, in_choices), event if is_error else None)

@@ -227,7 +227,7 @@ class ScoreRequest(RequestModel):
                 f"`logprobs` must hold one number for each of the {len(self.samples)} samples, "
                 f"not {len(self.logprobs)}"
             )
-        if self.candidate and self.candidate_logprob is not None and self.candidate_tokens:
+        if self.candidate is not None and self.candidate_logprob is not None and self.candidate_tokens:
             _refuse_contradiction(self.candidate, self.candidate_logprob, self.candidate_tokens)
         return self
 

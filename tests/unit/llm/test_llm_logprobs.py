@@ -201,4 +201,13 @@ async def test_missing_alternatives_are_none(alternatives: Any) -> None:
         await exchange.send(200, {"model": MODEL, "choices": [choice | {"logprobs": {"content": content}}]})
 
     (result,) = await drawn(asking(), behave)
-    assert result.first_tokens == {}
+    assert (result.first_tokens, result.total_logprob) == ({}, -0.1)
+
+
+@pytest.mark.parametrize("bad", [None, "No", {"token": "No", "logprob": "?"}])
+def test_a_malformed_alternative_leaves_the_others(bad: Any) -> None:
+    listed = [{"token": "Yes", "logprob": -0.1}, bad]
+    content = [{"token": "Yes", "logprob": -0.1, "top_logprobs": listed}]
+    choice = Choice()
+    choice.take({"message": {"content": "Yes"}, "logprobs": {"content": content}})
+    assert (choice.draw().first_tokens, choice.draw().total_logprob) == ({"Yes": -0.1}, -0.1)
