@@ -122,7 +122,7 @@ PIECES = [
 @pytest.mark.parametrize("piece", PIECES)
 def test_a_hostile_text_is_read_in_linear_time(piece: str) -> None:
     """A test hangs where time grows with the square of the length."""
-    text = piece * (200_000 // len(piece))
+    text = piece * (50_000 // len(piece))
     assert isinstance(compared_form(final_answer(text)), str)
     assert all(quantity.number for quantity in quantities(text))
     assert verdict(text, ["Rome"]) == verdict("Rome", [text]) == "none"
