@@ -13,6 +13,7 @@ answers drawn, p_i and q served.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
@@ -170,7 +171,7 @@ class ServedSpectrum:
         return min(self.entropy / math.log(outcomes), 1.0) if outcomes > 1 else 0.0
 
 
-class CalibrationMap:
+class CalibrationMap(ABC):
     """A calibration map of eigenvalues. The `log_` methods map n padded spectra at once.
 
     They take log eigenvalues (n, R), -inf where padded, ranks (n,) and the dimension d. They return
@@ -179,11 +180,11 @@ class CalibrationMap:
 
     __slots__ = ()
 
+    @abstractmethod
     def log_served(
         self, log_eigenvalues: Floats, rank: NDArray[np.int_], dimension: int
     ) -> tuple[Floats, Floats]:
         """Return log p, log q of the served spectra."""
-        raise NotImplementedError
 
     def log_fitted(
         self, log_eigenvalues: Floats, rank: NDArray[np.int_], dimension: int
