@@ -136,7 +136,9 @@ class Model:
 
         quiet_transformers()
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+        # Up to twice as fast where the processor multiplies bfloat16, and much slower where it does not.
+        dtype = torch.bfloat16 if torch.cpu.get_capabilities().get("avx512_bf16") else torch.float32
+        network = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True)
         # The ends of a turn and of a text.
         eos = [tokenizer.eos_token_id, tokenizer.convert_tokens_to_ids("<|endoftext|>")]
         return cls(network.eval(), tokenizer, eos)
@@ -213,11 +215,11 @@ class Model:
         return done, cache
 
     def _forward(self, tokens: Sequence[Sequence[int]], cache: Any) -> tuple[Any, Any]:
-        """Return the logits (rows, vocabulary) after the last token of each row, and the cache."""
+        """Return the float32 logits (rows, vocabulary) after the last token of each row, and the cache."""
         with self._torch.inference_mode():
             ids = self._torch.tensor(tokens)
             output = self._network(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
-            return output.logits[:, -1], output.past_key_values
+            return output.logits[:, -1].float(), output.past_key_values
 
     def _logprobs(
         self, logits: Any, ids: Sequence[int], num_alternatives: int

@@ -223,14 +223,16 @@ def walk(url: str, key: str = "", *, to_know: bool = True) -> None:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     # trust_env=False: a proxy from the environment does not lead to this machine.
     with httpx2.Client(base_url=url, headers=headers, timeout=TIMEOUT_S, trust_env=False) as http:
-        score = show_score(http, EASY)
-        if score["calibrated"]:
+        easy = ask(http, EASY)
+        if easy["calibrated"]:
             print("A calibration from an earlier run is active.")
         elif to_know:
+            show(EASY, easy)
             calibration_id = get_to_know(http)
             print(f"Its report: {url}/calibrations/{calibration_id}/report")
-        for prompt in (EASY, UNKNOWN):
-            show_score(http, prompt, target_error=TARGET_ERROR)
+            easy = ask(http, EASY)
+        show(EASY, easy)
+        show(UNKNOWN, ask(http, UNKNOWN))
 
 
 def call(http: httpx2.Client, method: str, path: str, **sent: Any) -> Any:
@@ -278,9 +280,16 @@ def _is_open(job: dict[str, Any]) -> bool:
     return job["state"] in ("queued", "running")
 
 
-def show_score(http: httpx2.Client, prompt: str, **options: Any) -> dict[str, Any]:
-    """Score a prompt, with further fields of the request; print and return its score."""
-    score: dict[str, Any] = call(http, "POST", "/score", json={"prompt": prompt, **options})
+def ask(http: httpx2.Client, prompt: str) -> dict[str, Any]:
+    """Score a prompt and return its score. Raises DemoError."""
+    score: dict[str, Any] = call(
+        http, "POST", "/score", json={"prompt": prompt, "target_error": TARGET_ERROR}
+    )
+    return score
+
+
+def show(prompt: str, score: dict[str, Any]) -> None:
+    """Print a prompt and its score."""
     print(f"\n{prompt} {textwrap.shorten(score['answer'], 40)}")
     figures = {name: score[name] for name in ("probability_correct", "lambda_max", "self_check")}
     print("  " + ", ".join(f"{name} {value:.3f}" for name, value in figures.items() if value is not None))
@@ -289,4 +298,3 @@ def show_score(http: httpx2.Client, prompt: str, **options: Any) -> dict[str, An
     else:
         print("  No decision yet. " + " ".join(warning["message"] for warning in score["warnings"]))
     print(flush=True)
-    return score

@@ -569,7 +569,7 @@ class Calibrator:
     async def finish(self, job: RunningJob) -> None:
         """Embed, fit, report, store and end the job.
 
-        Raises JobEndedError, or the EigencalError that ends the job.
+        Raises JobEndedError, the EigencalError that ends the job, and ReplacedError.
         """
         options, embedding = job.options, self.embedding
         notify = partial(self.jobs.note, job.id)
@@ -591,13 +591,15 @@ class Calibrator:
             compared = replace(compared, model=compared.model or fingerprint.model)
             fingerprint = with_embedder(fingerprint, compared_by(identity, compared.model))
         all_rows = await asyncio.to_thread(embedded.material, compared)
-        random = rng(options.seed, Stream.NEAR_COPIES)
-        material = await asyncio.to_thread(without_near_copies, all_rows, random)
+        material = await asyncio.to_thread(
+            without_near_copies, all_rows, rng(options.seed, Stream.NEAR_COPIES)
+        )
         num_near = len(all_rows.rows) - len(material.rows)
-        active = self.calibrations.active(fingerprint.key())
         labelled = await asyncio.to_thread(LabelledRows, material)
         await self.checking.check(job, labelled, drawn=drawn)
         fingerprint = replace(fingerprint, self_check=labelled.checked_by)
+        await self.calibrations.refresh()
+        active = self.calibrations.active(fingerprint.key())
         known = None if options.bundled else await self.calibrations.bundled(fingerprint.key())
         # The active calibration may have been fitted on some of these rows, so it cannot be compared on them.
         rival = known if known is not None and active is not None and active.origin == "both" else active

@@ -12,7 +12,7 @@ from service.calibration.rows import DevRow
 from service.errors import SERVER_MESSAGE, EigencalError, StoreUnavailable
 from service.jobs.calibrator import Drawer
 from service.jobs.model import Job, JobError, JobOptions
-from service.jobs.store import JobEndedError, RunningJob, SqlJobs, once_stored
+from service.jobs.store import JobEndedError, ReplacedError, RunningJob, SqlJobs, once_stored
 
 if TYPE_CHECKING:
     from service.jobs.engine import DbosEngine
@@ -98,9 +98,13 @@ class JobSteps:
             raise failed.exceptions[0] from None
 
     async def finish(self, job_id: str) -> None:
-        """Embed, fit, report and end the job."""
+        """Embed, fit, report and end the job; anew if another calibration is activated meanwhile."""
         async with self._finishing:
-            await self.finisher(await self.jobs.running(job_id))
+            while True:
+                try:
+                    return await self.finisher(await self.jobs.running(job_id))
+                except ReplacedError:
+                    logger.info("job %s compares its calibration with one activated meanwhile", job_id)
 
 
 class DurableJobs:

@@ -92,6 +92,10 @@ class JobEndedError(Exception):
     """
 
 
+class ReplacedError(Exception):
+    """A calibration was compared with one that is no longer active, so it must be compared anew."""
+
+
 async def once_stored(write: Callable[[], Awaitable[T]], wait_s: float) -> T:
     """Return the result of a write, retried every `wait_s` seconds while the store is unavailable."""
     while True:
@@ -471,8 +475,8 @@ class SqlJobs:
     ) -> None:
         """Store calibration, report and verdicts, activate it if asked to, end the job, in one transaction.
 
-        `verdicts`: by line of the row. Raises Conflict, and changes nothing, if it is to be activated but
-        the active calibration of its fingerprint is not `compared_with` (an id; None: none was active).
+        `verdicts`: by line of the row. Raises ReplacedError, and changes nothing, if it is to be activated
+        but the active calibration of its fingerprint is not `compared_with` (an id; None: none was active).
         """
         key, reason = calibration.fingerprint.key(), report.get("decision", {}).get("reason", "")
         verdict = report.get("opening", {}).get("verdict", "")
@@ -489,7 +493,7 @@ class SqlJobs:
             if activate:
                 replaced = await make_current(connection, calibration.id, key, by=job_id, reason=reason)
                 if replaced != compared_with:
-                    raise Conflict("Another calibration was activated while this one was fitted: retry.")
+                    raise ReplacedError
         if activate:
             log_activation(calibration.id, job_id, reason)
             await self._calibrations.refresh()

@@ -137,6 +137,7 @@ def test_logprobs_equal_those_of_one_pass_over_prompt_and_answer(
 
     monkeypatch.setattr(model_module, "PREFILL_TOKENS", 16)  # so that the prompt takes several passes
     model = Model.load(weights)
+    model._network.float()
     turns = [{"role": "user", "content": "Say hello."}]
     for prompt in (model.tokens("Q: What is the capital of France?\nA:"), model.chat_tokens(turns)):
         ids: list[list[int]] = [[] for _ in range(6)]

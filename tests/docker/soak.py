@@ -349,7 +349,7 @@ class Callers:
             return
         job = reply.json()
         if job["state"] in ENDED:
-            why = f" {job['error']['code']}" if job.get("error") else ""
+            why = f" {job['error']['code']}: {job['error']['detail']}" if job.get("error") else ""
             self.tally.jobs[job_id] = job["state"] + why
 
     def tasks(self) -> list[asyncio.Task[None]]:

@@ -21,7 +21,7 @@ from service.jobs.engine import DbosEngine
 from service.jobs.model import Job, JobError, JobOptions
 from service.jobs.presence import Presence
 from service.jobs.runner import DurableJobs, JobSteps
-from service.jobs.store import RunningJob, SqlJobs
+from service.jobs.store import ReplacedError, RunningJob, SqlJobs
 from service.llm.prompt import Sampling
 from service.scoring.score import Serving
 from service.store.database import Database, store_url
@@ -143,6 +143,19 @@ async def test_error_ends_the_job_with_a_public_message(queue: Queue, raised: Ex
     retried = await queue.jobs.queued(await queue.store.retry(last.id))
     assert retried is not None
     assert (await queue.ended(retried))[-1].state == "succeeded"
+
+
+async def test_calibration_is_compared_anew_if_another_is_activated_meanwhile(queue: Queue) -> None:
+    others = iter(range(2))
+
+    async def replaced(job: RunningJob) -> None:
+        if next(others, None) is not None:
+            raise ReplacedError
+
+    queue.finisher.work = replaced
+    job = await queue.submit()
+    assert (await queue.ended(job))[-1].state == "succeeded"
+    assert queue.finisher.finished == [job.id]
 
 
 async def test_cancelling_stops_the_work(queue: Queue) -> None:

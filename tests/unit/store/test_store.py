@@ -15,7 +15,7 @@ from service.calibration.rows import DevRow
 from service.calibration.store import SqlCalibrations, make_current
 from service.errors import Conflict, StoreUnavailable
 from service.jobs.model import JobError, JobOptions, Setup
-from service.jobs.store import JobEndedError, SqlJobs
+from service.jobs.store import JobEndedError, ReplacedError, SqlJobs
 from service.llm.samples import Draw
 from service.store.database import (
     Database,
@@ -190,7 +190,7 @@ class TestStore:
             await add(store.calibrations, theirs, {})
             async with store.database.write() as connection:  # like another replica
                 await make_current(connection, theirs.id, key, by="peer", reason="")
-            with pytest.raises(Conflict, match="retry"):
+            with pytest.raises(ReplacedError):
                 await store.jobs.succeed(job.id, calibration_, {}, 40, activate=True, compared_with=None)
             assert await store.calibrations.get(calibration_.id) is None
             await store.jobs.succeed(job.id, calibration_, {}, 40, activate=True, compared_with=theirs.id)
