@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from lab.rejection import accuracy_rejection
 from lab.semantic_entropy import HEAT_TIME, kernel_language_entropy, semantic_entropy
+from lab.splits import Split
 from lab.text_scores import lexical_similarity, per_word
 from lab.two_files import TwoFiles
-from service.calibration.diagnostics import Split
 from service.report.words import finite, ranking
 
 Floats = NDArray[np.float64]

@@ -23,7 +23,7 @@ from lab.figures import figures, tables
 from lab.kernels import Cost, compare_kernels, scores
 from lab.page import render_evaluation
 from lab.resampling import DEFAULT, Resamples
-from service.calibration.diagnostics import Split
+from lab.splits import Split
 from service.calibration.files import read_file
 from service.calibration.fitting import Stream, rng
 from service.calibration.labels import LabelledRows

@@ -27,8 +27,8 @@ from lab.resampling import (
     Resamples,
     figure_difference,
 )
+from lab.splits import Split
 from lab.two_files import TwoFiles
-from service.calibration.diagnostics import CrossValidated, Split
 from service.calibration.fitting import Stream
 from service.calibration.rows import FEW_ROWS
 from service.embedding.port import Embedder
@@ -284,7 +284,7 @@ def cal_s(context: Evaluation) -> dict[str, Any] | None:
     for temperature in TEMPERATURES.tolist():
         map_ = TemperatureMap(temperature)
         same = [map_] * len(test)
-        largest = context.serve(same, np.empty(0)).lambda_max
+        largest = test.served(same, np.empty(0)).lambda_max
         clusters = cluster_prompts(stack, largest, cosines=cosines)
         points.append(
             {
@@ -325,9 +325,7 @@ def claim(risk_at: float | None, ece_at: float | None, cal_s_at: float | None) -
     return f"The paper's claim {holds} on these files: {lowest}."
 
 
-def comparison(
-    context: CrossValidated, resamples: int = DEFAULT.figure_difference
-) -> Iterator[dict[str, Any]]:
+def comparison(context: TwoFiles, resamples: int = DEFAULT.figure_difference) -> Iterator[dict[str, Any]]:
     """Yield the difference (second minus first) of each pair of maps in every figure, paired by prompt.
 
     Negative = second is better, except for the AUROC. figure: of the served maps on test, or "cv_risk",
@@ -345,16 +343,16 @@ def comparison(
 
 
 def _differences(
-    context: CrossValidated, second: str, first: str, resamples: int
+    context: TwoFiles, second: str, first: str, resamples: int
 ) -> Iterator[tuple[str, Difference]]:
-    served, right = context.served, context.split.rows.right
+    served, right = context.served, context.rows.right
     risks, squares = context.fitted.risks, context.squared_gaps
     yield "cv_risk", context.difference(risks[second], risks[first])
     yield "test_risk", context.difference(served(second).risks, served(first).risks)
     yield "projection_brier", context.difference(squares(second), squares(first))
 
     def ece(name: str, pick: Ints) -> float:
-        return reliability_diagram(served(name).lambda_max[pick], context.split.c1[pick]).ece
+        return reliability_diagram(served(name).lambda_max[pick], context.c1[pick]).ece
 
     def ranking(name: str, pick: Ints) -> float:
         return auroc(served(name).lambda_max[pick], right[pick])
@@ -365,13 +363,13 @@ def _differences(
 
 
 def _figure_difference(
-    context: CrossValidated, value: Callable[[str, Ints], float], second: str, first: str, resamples: int
+    context: TwoFiles, value: Callable[[str, Ints], float], second: str, first: str, resamples: int
 ) -> Difference:
     def both(pick: Ints) -> tuple[float, float]:
         return value(second, pick), value(first, pick)
 
     random = context.rng(Stream.DIFFERENCES)
-    return figure_difference(both, len(context.split), random, resamples=resamples)
+    return figure_difference(both, len(context.rows), random, resamples=resamples)
 
 
 def warnings(context: Evaluation) -> Iterator[Caution]:

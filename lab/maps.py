@@ -18,7 +18,7 @@ def served_figures(context: TwoFiles, name: str) -> tuple[dict[str, Any], list[d
     would make its risk infinite; eps replaces them. An ECE is above 0 even under calibration: compare it with
     its null. projection_null: resamples residuals of similar prompts.
     """
-    served, split = context.served(name), context.split
+    served, split = context.served(name), context.test
     right = split.rows.right
     diagram, null = projection(context, name)
     row = {

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.resampling import DEFAULT, Resamples
+from lab.splits import Served, Split
 from service.calibration.diagnostics import (
     AtSize,
     CrossValidated,
     Scored,
-    Split,
     correct_maps,
     correctness_scored,
 )
@@ -35,9 +35,10 @@ class TwoFiles(CrossValidated):
     """
 
     def __init__(self, dev: Split, test: Split, *, seed: int = 0, resamples: Resamples = DEFAULT) -> None:
-        self.dev, self.test, self.split, self.priors = dev, test, test, no_prior
+        self.dev, self.test, self.rows, self.priors = dev, test, test.rows, no_prior
         self.seed, self.resamples = seed, resamples
-        self._served, self._first_answers = {}, {}
+        self._served: dict[str, Served] = {}
+        self._first_answers = {}
         spectra = dev.rows.dev
         if test.rows.dev.missing_mass is None:
             spectra = replace(spectra, missing_mass=None)
@@ -62,7 +63,7 @@ class TwoFiles(CrossValidated):
     def picks(self) -> ResampleCounts:
         """The resamples of all AUROCs."""
         number = self.resamples.auroc
-        return ResampleCounts.of(len(self.split), self.rng(Stream.AUROC), number, self.groups)
+        return ResampleCounts.of(len(self.test), self.rng(Stream.AUROC), number, self.rows.groups)
 
     def maps_of(self, name: str) -> Sequence[CalibrationMap]:
         """Return the map that serves each of the n test prompts."""
@@ -71,6 +72,16 @@ class TwoFiles(CrossValidated):
             assert masses is not None, "fitted only where all prompts have it"
             return [map_.at(u) for u in masses]
         return [map_] * len(self.test)
+
+    def served(self, name: str) -> Served:
+        """Return the scores that a map serves for the test prompts."""
+        if name not in self._served:
+            self._served[name] = self.test.served(self.maps_of(name), self.risks[name])
+        return self._served[name]
+
+    def lambda_max(self, name: str) -> Floats:
+        """Return the largest eigenvalue (n,) that a map serves for each test prompt, 0..1."""
+        return self.served(name).lambda_max
 
     @property
     def judges_without_answers(self) -> bool:
@@ -101,6 +112,6 @@ class TwoFiles(CrossValidated):
             scored,
             log_losses(base, judged.right),
             why_none,
-            self.test.mean_tokens(num_samples),
+            self.rows.mean_tokens(num_samples),
             same_text=bool(num_samples) or judged.source == "given",
         )

@@ -8,7 +8,7 @@ dominant one of all answers (`LabelledRows`). Otherwise the number with the wors
 log loss.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from service.calibration import fitting
 from service.calibration.calibration import Calibration, Method
 from service.calibration.fitting import Fitted, Stream
-from service.calibration.labels import Judged, LabelledRows
+from service.calibration.labels import Judged
 from service.spectral.correctness_model import (
     SELF_CHECK,
     fit_correctness,
     held_out_predictions,
     log_losses,
 )
-from service.spectral.dev_set import AnyMap
+from service.spectral.dev_set import AnyMap, served_lambda_max
 from service.spectral.evidence import EvidenceMap
 from service.spectral.fit import PriorSource, fit, no_prior
 from service.spectral.resampling import (
@@ -34,7 +34,6 @@ from service.spectral.resampling import (
     Resamples,
     mean_difference,
 )
-from service.spectral.spectrum import CalibrationMap, ServedSpectrum, spectrum_from_gram
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int_]
@@ -43,47 +42,6 @@ Bools = NDArray[np.bool_]
 SIZES = (1, 2, 3, 5, 8, 10, 20, 40, 80, 160)
 # The map that supplies lambda_max and p(y) to P(correct): with log-probabilities, and without.
 CORRECT_BY: tuple[Method, ...] = ("evidence", "depolarized")
-
-
-class Split:
-    """n prompts that have all m answers.
-
-    answers, counts, texts, spectra: one per prompt. c1: (n,) u_1^T Y u_1. Blocks for seconds with thousands
-    of prompts.
-    """
-
-    def __init__(self, rows: LabelledRows) -> None:
-        self.rows, self.material = rows, rows.material
-        self.answers = [self.material.answers[i] for i in self.material.full]
-        self.texts = [self.material.texts[i] for i in self.material.full]
-        self.counts = [np.bincount(a.index, minlength=len(a.cosines)) for a in self.answers]
-        pairs = zip(self.answers, self.counts, strict=True)
-        self.spectra = [spectrum_from_gram(a.cosines, c, self.material.dimension) for a, c in pairs]
-        # Only rounding puts values above 1, and diagrams reject those.
-        self.c1: Floats = np.clip(rows.dev.alignment[:, 0], 0.0, 1.0)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def mean_tokens(self, num_samples: int) -> float | None:
-        """Return the mean number of tokens per prompt of its first answers; None if a count is missing."""
-        rows = [self.material.rows[int(i)] for i in self.material.full]
-        drawn = [draw.num_tokens for row in rows for draw in row.draws[:num_samples]]
-        counts = [count for count in drawn if count is not None]
-        return sum(counts) / len(self) if len(counts) == len(drawn) else None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Served:
-    """Scores that a map serves for n prompts.
-
-    lambda_max, entropy (nats), risks on the references (nats): (n,).
-    """
-
-    spectra: Sequence[ServedSpectrum]
-    lambda_max: Floats
-    entropy: Floats
-    risks: Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -226,17 +184,16 @@ def recommended(sizes: Sequence[AtSize]) -> tuple[str, Candidate | None]:
 
 
 class CrossValidated:
-    """The figures of a fit on held-out prompts. Each derived figure is computed once, on first use.
+    """The figures of a fit on held-out prompts.
 
     fitted: the maps fitted on the prompts. Each prompt is judged by the maps that were fitted without its
     fold; "active" is last, if there is one.
     """
 
     def __init__(self, fitted: Fitted, *, seed: int = 0, resamples: Resamples = DEFAULT) -> None:
-        self.split, self.fitted, self.priors = Split(fitted.rows), fitted.maps, fitted.priors
+        self.rows, self.fitted, self.priors = fitted.rows, fitted.maps, fitted.priors
         self.models = fitted.models
         self.seed, self.resamples = seed, resamples
-        self._served: dict[str, Served] = {}
         self._first_answers: dict[int, AtSize] = {}
 
     def rng(self, stream: int) -> np.random.Generator:
@@ -244,57 +201,37 @@ class CrossValidated:
         return fitting.rng(self.seed, stream)
 
     @property
-    def groups(self) -> Ints | None:
-        """The groups of the prompts, as `DevSet.full_groups`."""
-        return self.split.rows.groups
-
-    @property
-    def fold(self) -> Ints:
-        """The fold that held each prompt out, (n,)."""
-        return self.fitted.fold
-
-    @property
     def why_no_evidence(self) -> str | None:
         """Why no evidence map was fitted, as a sentence; None if one was."""
-        return self.split.rows.why_no_evidence()
+        return self.rows.why_no_evidence()
 
     @property
-    def risks(self) -> Mapping[str, Floats]:
-        """The risk (n,) of each map on the references of the prompts, in nats, by name, raw first."""
-        return self.fitted.risks
-
-    def maps_of(self, name: str) -> Sequence[CalibrationMap]:
-        """Return the map that serves each of the n prompts."""
-        return self.fitted.maps_of(name)
-
-    def served(self, name: str) -> Served:
-        """Return the scores that a map serves."""
-        if name not in self._served:
-            self._served[name] = self.serve(self.maps_of(name), self.risks[name])
-        return self._served[name]
-
-    def serve(self, maps: Sequence[CalibrationMap], risks: Floats) -> Served:
-        """Return the scores that n maps serve, one map per prompt. risks: (n,), in nats."""
-        pairs = zip(maps, self.split.spectra, strict=True)
-        spectra = [map_.serve(raw.eigenvalues, raw.dimension) for map_, raw in pairs]
+    def c1(self) -> Floats:
+        """u_1^T Y u_1 of each prompt (n,), 0..1."""
         # Only rounding puts values above 1, and diagrams reject those.
-        largest = np.clip([served.lambda_max for served in spectra], 0.0, 1.0)
-        return Served(spectra, largest, np.array([served.entropy for served in spectra]), risks)
+        return np.clip(self.rows.dev.alignment[:, 0], 0.0, 1.0)
+
+    def lambda_max(self, name: str) -> Floats:
+        """Return the largest eigenvalue (n,) that a map serves for each prompt, 0..1."""
+        largest, fold = np.empty(len(self.rows)), self.fitted.fold
+        for k, map_ in enumerate(self.fitted.maps[name]):
+            largest[fold == k] = served_lambda_max(map_, self.rows.dev.take(fold == k))
+        return np.clip(largest, 0.0, 1.0)
 
     def difference(self, second: Floats, first: Floats) -> Difference:
         """Return the mean of second - first (n,), paired by prompt. All differences share their resamples."""
         random, again = self.rng(Stream.DIFFERENCES), self.resamples.difference
-        return mean_difference(second, first, random, resamples=again, groups=self.groups)
+        return mean_difference(second, first, random, resamples=again, groups=self.rows.groups)
 
     def squared_gaps(self, name: str) -> Floats:
         """Return (lambda_max - u_1^T Y u_1)^2 (n,) of a map. The mean is its projection Brier."""
-        return np.square(self.served(name).lambda_max - self.split.c1)
+        return np.square(self.lambda_max(name) - self.c1)
 
     @property
     def constant_brier(self) -> float:
         """The projection Brier of a constant confidence: the mean of u_1^T Y u_1 over the other folds."""
-        c1 = self.split.c1
-        others = [c1[self.fold != k].mean() for k in self.fold]
+        c1, fold = self.c1, self.fitted.fold
+        others = [c1[fold != k].mean() for k in fold]
         return float(np.square(others - c1).mean())
 
     def correct_by(self, calibration: Calibration) -> Floats | None:
@@ -304,14 +241,14 @@ class CrossValidated:
         no model for this number, or if its model needs log-probabilities or self-checks and these rows have
         none.
         """
-        size = min(self.split.material.num_samples, calibration.num_samples)
-        selector, rows = calibration.selectors.get(size), self.split.rows.at(size, one_text=True)
+        size = min(self.rows.material.num_samples, calibration.num_samples)
+        selector, rows = calibration.selectors.get(size), self.rows.at(size, one_text=True)
         if selector is None or selector.map is None:
             return None
         if isinstance(selector.map, EvidenceMap) and rows.rows.missing_mass is None:
             return None
         is_checked = SELF_CHECK in selector.model.features
-        if is_checked and calibration.fingerprint.self_check != self.split.rows.checked_by:
+        if is_checked and calibration.fingerprint.self_check != self.rows.checked_by:
             return None
         return selector.model.predict(rows.columns(selector.map))
 
@@ -321,20 +258,20 @@ class CrossValidated:
         With 0, by the log-probability of the judged text, which every prompt must have.
         """
         if num_samples not in self._first_answers:
-            judged = self.split.rows.at(num_samples, one_text=True)
+            judged = self.rows.at(num_samples, one_text=True)
             self._first_answers[num_samples] = self._judge(judged, num_samples)
         return self._first_answers[num_samples]
 
     @property
     def judges_without_answers(self) -> bool:
         """Whether every judged text has a log-probability of its own."""
-        return self.split.rows.own_logprob_share == 1
+        return self.rows.own_logprob_share == 1
 
     @cached_property
     def by_num_samples(self) -> Sequence[AtSize]:
         """The prompts judged by each number of answers in `sizes`, and without answers if possible."""
         without = [0] if self.judges_without_answers else []
-        return [self.first_answers(m) for m in (*without, *sizes(self.split.material.num_samples))]
+        return [self.first_answers(m) for m in (*without, *sizes(self.rows.material.num_samples))]
 
     @cached_property
     def recommendation(self) -> tuple[str, Candidate | None]:
@@ -343,13 +280,14 @@ class CrossValidated:
 
     def _judge(self, judged: Judged, num_samples: int) -> AtSize:
         """Return `judged` with its scores, by fits without each row's fold."""
-        held = [np.flatnonzero(self.fold == k) for k in range(int(self.fold.max()) + 1)]
+        all_folds = self.fitted.fold
+        held = [np.flatnonzero(all_folds == k) for k in range(int(all_folds.max()) + 1)]
         parts = [
-            (correct_maps(judged.take(self.fold != k), num_samples, self.priors), judged.take(rows))
+            (correct_maps(judged.take(all_folds != k), num_samples, self.priors), judged.take(rows))
             for k, rows in enumerate(held)
         ]
         order = np.argsort(np.concatenate(held))
-        fold = self.fold[judged.places]
+        fold = all_folds[judged.places]
         base = held_out_predictions({}, judged.right, (), fold)
         by_correct, why_none = list[Scored](), ""
         for name in parts[0][0]:
@@ -372,7 +310,7 @@ class CrossValidated:
             by_correct,
             log_losses(base, judged.right),
             why_none,
-            self.split.mean_tokens(num_samples),
+            self.rows.mean_tokens(num_samples),
             same_text=bool(num_samples) or judged.source == "given",
             groups=judged.groups,
         )

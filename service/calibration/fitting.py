@@ -36,7 +36,7 @@ from service.spectral.fit import (
 )
 from service.spectral.resampling import one_of_each
 from service.spectral.selective import selective_counts
-from service.spectral.spectrum import CalibrationMap, DepolarizedMap, TemperatureMap
+from service.spectral.spectrum import DepolarizedMap, TemperatureMap
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -73,22 +73,15 @@ def rng(seed: int, stream: int) -> np.random.Generator:
 class FittedMaps:
     """All maps, fitted on n prompts.
 
-    fits: by method, "evidence" last. missing_mass: (n,) of the prompts, None without an evidence map. fold:
-    (n,), the fold that held each prompt out. risks, maps: out of fold, (n,) in nats and one map per fold, by
-    "raw", both plain methods, "evidence" if fitted and, last, "active" if there is one.
+    fits: by method, "evidence" last. fold: (n,), the fold that held each prompt out. risks, maps: out of
+    fold, (n,) in nats and one map per fold, by "raw", both plain methods, "evidence" if fitted and, last,
+    "active" if there is one.
     """
 
     fits: Mapping[Method, AnyFit]
-    missing_mass: Floats | None
     fold: NDArray[np.int_]
     risks: Mapping[str, Floats]
     maps: Mapping[str, Sequence[AnyMap]]
-
-    def maps_of(self, name: str) -> list[CalibrationMap]:
-        """Return the map for each of the n prompts, fitted without its fold."""
-        masses = np.zeros(self.fold.size) if self.missing_mass is None else self.missing_mass
-        pairs = [(self.maps[name][k], float(u)) for k, u in zip(self.fold, masses, strict=True)]
-        return [map_.at(u) if isinstance(map_, EvidenceMap) else map_ for map_, u in pairs]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -248,7 +241,7 @@ def fit_maps(
         candidates["active"] = active.evidence[size] if has_evidence else active.map_for(size)
     held_out = cross_validated_risks(dev, candidates, fold, priors=prior)
     fits: dict[Method, AnyFit] = {m: fit(dev, m, prior=prior[m]) for m in methods}
-    return FittedMaps(fits, dev.missing_mass, fold, held_out.risks, held_out.maps)
+    return FittedMaps(fits, fold, held_out.risks, held_out.maps)
 
 
 def fit_points(

@@ -221,6 +221,12 @@ class LabelledRows:
             p_true=self._checks([(i, self._text(i, answer)) for i, answer in enumerate(answers)]),
         )
 
+    def mean_tokens(self, num_samples: int) -> float | None:
+        """Return the mean number of tokens of a row's first answers; None if a count is missing."""
+        drawn = [draw.num_tokens for row in self._rows for draw in row.draws[:num_samples]]
+        counts = [count for count in drawn if count is not None]
+        return sum(counts) / len(self) if len(counts) == len(drawn) else None
+
     def row(self, i: int) -> DevRow:
         """Return a full row."""
         return self._rows[i]

@@ -182,7 +182,7 @@ def held_out_improvement(
     ours = [score.losses for score in judged.scored if score.map == by]
     theirs = None if rival is None else context.correct_by(rival)
     losses = judged.base if theirs is None else log_losses(theirs, judged.right)
-    risks, gaps = context.risks, context.squared_gaps(method)
+    risks, gaps = context.fitted.risks, context.squared_gaps(method)
     over_base = [context.difference(losses, judged.base) for losses in ours]
     return Improvement(
         rival.id if rival else None,

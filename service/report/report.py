@@ -251,12 +251,12 @@ def fits_part(context: CrossValidated) -> Part:
 def projection_part(context: CrossValidated, name: str) -> Part:
     """Return the projection ECE of a map on prompts it was not fitted on, and its reliability diagram."""
     diagram, null = projection(context, name)
-    return {"ece": diagram.ece, "bins": bins(diagram, len(context.split), null.band)}
+    return {"ece": diagram.ece, "bins": bins(diagram, len(context.rows), null.band)}
 
 
 def projection(context: CrossValidated, name: str) -> tuple[ReliabilityDiagram, Null]:
     """Return the projection reliability diagram of a map, and its null by residuals of similar prompts."""
-    scores, c1 = context.served(name).lambda_max, context.split.c1
+    scores, c1 = context.lambda_max(name), context.c1
     random, worlds = context.rng(Stream.PROJECTION), context.resamples.band
     return reliability_diagram(scores, c1), projection_null(scores, c1, random, num_draws=worlds)
 
@@ -417,7 +417,7 @@ def answers_part(context: CrossValidated) -> Part:
     """
     judged = context.by_num_samples
     random, number = context.rng(Stream.ANSWERS), context.resamples.answers
-    resamples = ResampleCounts.of(len(context.split), random, number, context.groups)
+    resamples = ResampleCounts.of(len(context.rows), random, number, context.rows.groups)
 
     def mean(values: Floats) -> dict[str, float | None]:
         return estimate(float(values.mean()), percentile_interval(resamples.means(values)))

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from lab.maps import served_figures
+from lab.splits import Split
 from lab.text_scores import correct_by_rouge_l
 from lab.two_files import TwoFiles
-from service.calibration.diagnostics import Split
 from service.calibration.labels import LabelledRows
 from service.calibration.material import assemble
 from service.calibration.rows import DevRow

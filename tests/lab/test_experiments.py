@@ -5,14 +5,11 @@ import pytest
 
 from lab import experiments
 from lab.baselines import baselines, by_embedding, by_entailment, likelihoods
-from lab.experiments import Evaluation, cal_s, claim, comparison, make_results
+from lab.experiments import Evaluation, cal_s, claim, make_results
 from lab.page import render_evaluation
-from service.calibration.diagnostics import CrossValidated
-from service.calibration.fitting import fit_all
-from service.calibration.labels import LabelledRows
 from service.report.report import fits_part
 from tests.support.pages import svgs
-from tests.support.reports import FEW, origin, small_material, small_report
+from tests.support.reports import FEW, origin
 from tests.support.worlds import rows, split, vectors
 
 TEST_ROWS = rows(45, seed=2)
@@ -111,14 +108,3 @@ def test_entailment_model_is_used_in_both_directions_and_named(bench):
     assert (prompt.similarity == prompt.similarity.T).all()
     assert set(model.pairs) >= {(b, a) for a, b in model.pairs}
     assert all(a.startswith("q") for a, _ in model.pairs)  # answers follow their prompt
-
-
-def test_report_decides_by_the_rows_of_the_comparison():
-    fitted = fit_all(LabelledRows(small_material()), "depolarized")
-    differences = comparison(CrossValidated(fitted, resamples=FEW), FEW.figure_difference)
-    rows_ = {(row["second"], row["first"], row["figure"]): row["difference"] for row in differences}
-    decision = small_report()["decision"]
-    assert decision["difference"] == pytest.approx(rows_["depolarized", "raw", "cv_risk"], rel=1e-5)
-    assert decision["brier_difference"] == pytest.approx(
-        rows_["depolarized", "raw", "projection_brier"], rel=1e-5
-    )

@@ -14,6 +14,7 @@ from service.claims.comparison import Comparer
 from service.embedding.port import Embedder
 from service.jobs.calibrator import Calibrator, Checking, Comparing, Drawer, Embedding, RetryPolicy
 from service.jobs.model import JobOptions
+from service.jobs.runner import JobSteps
 from service.jobs.store import SqlJobs
 from service.llm.ask import Asker
 from service.llm.client import LLM
@@ -57,7 +58,7 @@ class Pipeline:
 
     async def finish(self, job_id: str) -> None:
         """Run the finishing steps."""
-        await self.calibrator.finish(await self.jobs.running(job_id))
+        await JobSteps(self.jobs, self.drawer, self.calibrator.finish, slots=1).finish(job_id)
 
 
 @asynccontextmanager

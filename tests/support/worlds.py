@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from service.calibration.diagnostics import Split
+from lab.splits import Split
 from service.calibration.labels import LabelledRows
 from service.calibration.material import all_texts, assemble
 from service.calibration.rows import DevRow

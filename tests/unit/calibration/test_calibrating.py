@@ -215,21 +215,24 @@ async def test_if_better_keeps_calibration_for_larger_numbers_of_answers(bench: 
     assert bench.calibrations.any_active() == [first]
 
 
-async def test_calibration_activated_during_the_fit_is_not_replaced(
+async def test_calibration_is_compared_with_one_activated_during_its_fit(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By another replica or an operator: the two were not compared; a retry compares them."""
+    """By another replica or an operator."""
     first, _ = await bench.run(made_rows(), JobOptions(activate="never"))
-    succeed = bench.jobs.succeed
+    succeed, compared = bench.jobs.succeed, list[str | None]()
 
     async def late(*given: Any, **more: Any) -> None:
-        await bench.calibrations.activate(first.id)
+        compared.append(more["compared_with"])
+        if len(compared) == 1:
+            await bench.calibrations.activate(first.id)
         await succeed(*given, **more)
 
     monkeypatch.setattr(bench.jobs, "succeed", late)
-    with pytest.raises(Conflict, match="retry"):
-        await bench.run(made_rows(), JobOptions(activate="always"))
-    assert bench.calibrations.any_active() == [first]
+    second, report = await bench.run(made_rows(), JobOptions(activate="always"))
+    assert compared == [None, first.id]
+    assert report["decision"]["against"] == first.id
+    assert bench.calibrations.any_active() == [second]
 
 
 async def test_job_waits_for_an_unavailable_embedder(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from sklearn.metrics import log_loss, roc_auc_score
 
+from lab.splits import Split
 from lab.two_files import TwoFiles
-from service.calibration.diagnostics import CrossValidated, Split
+from service.calibration.diagnostics import CrossValidated
 from service.calibration.fitting import fit_all, folds
 from service.calibration.labels import LabelledRows
 from service.report.report import answers_part
@@ -57,16 +58,16 @@ def test_text_judged_by_itself_is_compared_with_samples(bench, results_):
 @pytest.mark.parametrize("has_answers", [True, False])
 def test_no_samples_are_recommended_only_if_all_judge_one_text(has_answers):
     """Without answers in the rows, the first sample judges itself, while others judge the dominant answer."""
-    whole = Split(LabelledRows(judged_material(judged_rows(160) if has_answers else by_first_answers(160))))
-    study = CrossValidated(fit_all(LabelledRows(whole.material), "evidence"), resamples=FEW)
+    whole = LabelledRows(judged_material(judged_rows(160) if has_answers else by_first_answers(160)))
+    study = CrossValidated(fit_all(whole, "evidence"), resamples=FEW)
     own_row = row(answers(study), 0, "evidence")
-    texts, columns = whole.rows.at(0), defaultdict(lambda: np.empty(160))
+    fold, texts, columns = study.fitted.fold, whole.at(0), defaultdict(lambda: np.empty(160))
     for k in range(5):
-        held = study.fold == k
+        held = fold == k
         map_ = fit_evidence(texts.take(~held).rows).map
         for name, values in texts.take(held).columns(map_).items():
             columns[name][held] = values
-    held_out = fit_correctness(columns, texts.right, study.fold).held_out
+    held_out = fit_correctness(columns, texts.right, fold).held_out
     assert texts.source == ("given" if has_answers else "first")
     assert own_row["loss"]["value"] == pytest.approx(log_loss(texts.right, held_out), abs=1e-9)
     assert own_row["auroc"]["value"] == pytest.approx(roc_auc_score(texts.right, held_out))
