@@ -28,8 +28,13 @@ TIMEOUT_S = 300.0  # per call
 JOB_TIMEOUT_S = 60.0  # until the job has started
 POLL_S = 0.2
 LLM_PORT = 8001  # if it is free
-# Values for settings that are not set: the smaller embedder, which starts faster, and few answers per chat.
-DEFAULTS = {"EIGENCAL_EMBEDDER": MINILM, "EIGENCAL_CHAT_NUM_SAMPLES": "3"}
+# Values for settings that are not set: the smaller embedder, which starts faster, few answers per chat, and a
+# target, so that every score has a decision.
+DEFAULTS = {
+    "EIGENCAL_EMBEDDER": MINILM,
+    "EIGENCAL_CHAT_NUM_SAMPLES": "3",
+    "EIGENCAL_TARGET_ERROR": "0.2",
+}
 # The same for the LLM server of the demonstration. It answers one call at a time.
 LLM_DEFAULTS = {
     "EIGENCAL_LLM_MODEL": SMOLLM2,
@@ -39,9 +44,9 @@ LLM_DEFAULTS = {
     "EIGENCAL_PROMPT_TEMPLATE": PROMPT_TEMPLATE,
     "EIGENCAL_MAX_TOKENS": "64",
     "EIGENCAL_STOP": r'["\n"]',
+    "EIGENCAL_TARGET_ERROR": "0.5",  # so small a model allows no promise of a much lower one
 }
 ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # address to reach such a service locally
-TARGET_ERROR = 0.5  # so small a model allows no promise of a much lower one
 EASY, UNKNOWN = "What is the capital of France?", "What is the name of my dog?"
 
 
@@ -282,9 +287,7 @@ def _is_open(job: dict[str, Any]) -> bool:
 
 def ask(http: httpx2.Client, prompt: str) -> dict[str, Any]:
     """Score a prompt and return its score. Raises DemoError."""
-    score: dict[str, Any] = call(
-        http, "POST", "/score", json={"prompt": prompt, "target_error": TARGET_ERROR}
-    )
+    score: dict[str, Any] = call(http, "POST", "/score", json={"prompt": prompt})
     return score
 
 

@@ -599,7 +599,7 @@ class Calibrator:
         await self.checking.check(job, labelled, drawn=drawn)
         fingerprint = replace(fingerprint, self_check=labelled.checked_by)
         await self.calibrations.refresh()
-        active = self.calibrations.active(fingerprint.key())
+        active, compared_at = self.calibrations.active(fingerprint.key()), self.calibrations.num_activations()
         known = None if options.bundled else await self.calibrations.bundled(fingerprint.key())
         # The active calibration may have been fitted on some of these rows, so it cannot be compared on them.
         rival = known if known is not None and active is not None and active.origin == "both" else active
@@ -670,7 +670,7 @@ class Calibrator:
             report,
             len(rows) - num_near,
             activate=promotion.activated,
-            compared_with=None if active is None else active.id,
+            compared_at=compared_at,
             verdicts=dict(zip(full, judged, strict=True)),
         )
         await once_stored(succeed, self.drawer.wait_s)

@@ -46,7 +46,7 @@ from service.jobs.model import (
 from service.llm.ask import Reply
 from service.llm.prompt import shape_hash
 from service.llm.samples import Draw
-from service.store.database import Database, dev_rows, jobs
+from service.store.database import Database, activations, dev_rows, jobs
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -470,13 +470,13 @@ class SqlJobs:
         num_rows: int,
         *,
         activate: bool,
-        compared_with: str | None = None,
+        compared_at: int = 0,
         verdicts: Mapping[int, Verdict] | None = None,
     ) -> None:
         """Store calibration, report and verdicts, activate it if asked to, end the job, in one transaction.
 
         `verdicts`: by line of the row. Raises ReplacedError, and changes nothing, if it is to be activated
-        but the active calibration of its fingerprint is not `compared_with` (an id; None: none was active).
+        but another one of its fingerprint was, after the first `compared_at` activations.
         """
         key, reason = calibration.fingerprint.key(), report.get("decision", {}).get("reason", "")
         verdict = report.get("opening", {}).get("verdict", "")
@@ -491,8 +491,10 @@ class SqlJobs:
             await insert_calibration(connection, calibration, report, job_id, num_rows)
             await _keep_verdicts(connection, job_id, verdicts or {})
             if activate:
-                replaced = await make_current(connection, calibration.id, key, by=job_id, reason=reason)
-                if replaced != compared_with:
+                await make_current(connection, calibration.id, key, by=job_id, reason=reason)
+                is_newer = sa.and_(activations.c.fingerprint_key == key, activations.c.id > compared_at)
+                newer = sa.select(sa.func.count()).where(is_newer)
+                if (await connection.execute(newer)).scalar_one() > 1:
                     raise ReplacedError
         if activate:
             log_activation(calibration.id, job_id, reason)

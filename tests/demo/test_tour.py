@@ -64,7 +64,8 @@ def demo_settings(monkeypatch: pytest.MonkeyPatch, **values: str) -> Settings:
 def test_an_llm_server_of_the_environment_keeps_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = demo_settings(monkeypatch, llm_url="http://127.0.0.1:9/v1")
     assert (settings.llm_model, settings.prompt_template, settings.llm_api) == ("", "", "chat")
-    assert settings.embedder == "all-MiniLM-L6-v2"
+    assert (settings.embedder, settings.target_error) == ("all-MiniLM-L6-v2", 0.2)
+    assert demo_settings(monkeypatch).target_error == 0.5
 
 
 async def test_tour_waits_until_the_llm_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,8 @@
 """The whole pipeline with a store in a file: numbers, tables, decisions, warnings and exports."""
 
+import sqlite3
 from collections.abc import AsyncIterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -220,19 +222,29 @@ async def test_calibration_is_compared_with_one_activated_during_its_fit(
 ) -> None:
     """By another replica or an operator."""
     first, _ = await bench.run(made_rows(), JobOptions(activate="never"))
-    succeed, compared = bench.jobs.succeed, list[str | None]()
+    succeed, compared = bench.jobs.succeed, list[int]()
 
     async def late(*given: Any, **more: Any) -> None:
-        compared.append(more["compared_with"])
+        compared.append(more["compared_at"])
         if len(compared) == 1:
             await bench.calibrations.activate(first.id)
         await succeed(*given, **more)
 
     monkeypatch.setattr(bench.jobs, "succeed", late)
     second, report = await bench.run(made_rows(), JobOptions(activate="always"))
-    assert compared == [None, first.id]
+    assert compared == [0, 1]
     assert report["decision"]["against"] == first.id
     assert bench.calibrations.any_active() == [second]
+
+
+async def test_a_damaged_active_calibration_is_replaced(bench: Bench, tmp_path: Path) -> None:
+    damaged, _ = await bench.run(made_rows(), JobOptions(activate="always"))
+    with closing(sqlite3.connect(tmp_path / "store.db")) as connection, connection:
+        connection.execute("UPDATE calibrations SET body = '{}'")
+    async with bench_in(tmp_path, FakeLLM()) as restarted:
+        made, report = await restarted.run(made_rows(), JobOptions(activate="always"))
+        assert report["decision"]["against"] is None
+        assert restarted.calibrations.any_active() == [made] != [damaged]
 
 
 async def test_job_waits_for_an_unavailable_embedder(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -191,9 +191,9 @@ class TestStore:
             async with store.database.write() as connection:  # like another replica
                 await make_current(connection, theirs.id, key, by="peer", reason="")
             with pytest.raises(ReplacedError):
-                await store.jobs.succeed(job.id, calibration_, {}, 40, activate=True, compared_with=None)
+                await store.jobs.succeed(job.id, calibration_, {}, 40, activate=True, compared_at=0)
             assert await store.calibrations.get(calibration_.id) is None
-            await store.jobs.succeed(job.id, calibration_, {}, 40, activate=True, compared_with=theirs.id)
+            await store.jobs.succeed(job.id, calibration_, {}, 40, activate=True, compared_at=1)
             assert store.calibrations.active(key) == calibration_
 
     async def test_activation_back_and_forth(self, url: str) -> None:
