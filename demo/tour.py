@@ -28,13 +28,8 @@ TIMEOUT_S = 300.0  # per call
 JOB_TIMEOUT_S = 60.0  # until the job has started
 POLL_S = 0.2
 LLM_PORT = 8001  # if it is free
-# Values for settings that are not set: the smaller embedder, which starts faster, few answers per chat, and a
-# target, so that every score has a decision.
-DEFAULTS = {
-    "EIGENCAL_EMBEDDER": MINILM,
-    "EIGENCAL_CHAT_NUM_SAMPLES": "3",
-    "EIGENCAL_TARGET_ERROR": "0.2",
-}
+# Values for settings that are not set: the smaller embedder, which starts faster, and few answers per chat.
+DEFAULTS = {"EIGENCAL_EMBEDDER": MINILM, "EIGENCAL_CHAT_NUM_SAMPLES": "3"}
 # The same for the LLM server of the demonstration. It answers one call at a time.
 LLM_DEFAULTS = {
     "EIGENCAL_LLM_MODEL": SMOLLM2,

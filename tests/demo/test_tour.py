@@ -64,7 +64,7 @@ def demo_settings(monkeypatch: pytest.MonkeyPatch, **values: str) -> Settings:
 def test_an_llm_server_of_the_environment_keeps_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = demo_settings(monkeypatch, llm_url="http://127.0.0.1:9/v1")
     assert (settings.llm_model, settings.prompt_template, settings.llm_api) == ("", "", "chat")
-    assert (settings.embedder, settings.target_error) == ("all-MiniLM-L6-v2", 0.2)
+    assert (settings.embedder, settings.target_error) == ("all-MiniLM-L6-v2", None)
     assert demo_settings(monkeypatch).target_error == 0.5
 
 

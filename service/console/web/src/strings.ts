@@ -80,7 +80,7 @@ export const S = {
     candidateOptional: "Answer to judge (optional)",
     candidateHint: "This text is compared with the drawn answers.",
     count: "Answers to draw",
-    countHow: "Leave empty to draw only as many as the decision needs.",
+    countHow: "Leave empty to draw as many as set up in the service.",
     target: "Target error",
     atMost: (error: number) => `at most ${errorPercent(error)} wrong`,
     asSetUp: "as set up in the service",
@@ -115,7 +115,6 @@ export const S = {
       lambda === null
         ? "No decision is possible."
         : `No decision is possible. lambda_max, the agreement of the answers, is ${number(lambda)}.`,
-    drawMore: (n: number) => `Draw ${n} answers`,
     calibrate: "Calibrate on your own questions",
     answers: "What the answers say",
     warnings: "Warnings",

@@ -8,16 +8,17 @@ import { App, Choice, Field, Trouble, View, useSay } from "./ui";
 
 type Kind = "question" | "conversation" | "answer";
 type Turn = { role: "system" | "user" | "assistant"; content: string };
-type Draft = { kind: Kind; prompt: string; turns: Turn[]; candidate: string; count: number | "auto"; target: number };
+type Draft = { kind: Kind; prompt: string; turns: Turn[]; candidate: string; count: number; target: number };
 type Result = { score: Score; draft: Draft };
 
+// A count or target of 0: as set up in the service.
 const FIRST: Draft = {
   kind: "question",
   prompt: "",
   turns: [{ role: "user", content: "" }],
   candidate: "",
-  count: 20,
-  target: 0.2,
+  count: 0,
+  target: 0,
 };
 
 // The form as it was left: other views do not empty it. Loading the page anew does.
@@ -31,7 +32,7 @@ function bodyOf(draft: Draft): ScoreRequest {
   return {
     ...asked,
     ...judged,
-    num_samples: draft.count,
+    ...(draft.count ? { num_samples: draft.count } : {}),
     ...(draft.target ? { target_error: draft.target } : {}),
     return: ["samples", "modes"],
   } as ScoreRequest;
@@ -139,18 +140,18 @@ export function Try(): JSX.Element {
                   type="number"
                   min={1}
                   max={256}
-                  value={draft.count === "auto" ? "" : draft.count}
-                  onInput={(e) => set({ count: e.currentTarget.valueAsNumber || "auto" })}
+                  value={draft.count || ""}
+                  onInput={(e) => set({ count: e.currentTarget.valueAsNumber || 0 })}
                 />
               )}
             </Field>
             <Field label={S.try.target}>
               {(ids) => (
                 <select {...ids} value={draft.target} onChange={(e) => set({ target: Number(e.currentTarget.value) })}>
+                  <option value={0}>{S.try.asSetUp}</option>
                   {[0.05, 0.1, 0.2, 0.3].map((error) => (
                     <option value={error}>{S.try.atMost(error)}</option>
                   ))}
-                  <option value={0}>{S.try.asSetUp}</option>
                 </select>
               )}
             </Field>
@@ -176,7 +177,7 @@ export function Try(): JSX.Element {
               </label>
             </div>
           )}
-          {shown && <Verdict key={shown.score.id} result={shown} again={(count) => example({ ...shown.draft, count })} />}
+          {shown && <Verdict key={shown.score.id} result={shown} />}
           {!shown && !isWaiting && error === undefined && <Empty start={example} />}
         </section>
       </div>
@@ -300,14 +301,12 @@ function headline(score: Score): Headline {
   return { text, tone };
 }
 
-function Verdict(props: { result: Result; again: (count: number) => void }): JSX.Element {
+function Verdict(props: { result: Result }): JSX.Element {
   const { score, draft } = props.result;
   const meanings = byMeaning(score);
   const { text, tone } = headline(score);
   const judged = score.candidate ? draft.candidate.trim() : score.answer; // as claims count its characters
   const codes = new Set(score.warnings.map((warning) => warning.code));
-  const more = Math.min(256, Math.max(20, score.num_samples * 2));
-  const canHelp = score.num_samples < more && score.num_distinct > 1;
   return (
     <>
       <div class={`verdict ${tone}`}>
@@ -315,11 +314,6 @@ function Verdict(props: { result: Result; again: (count: number) => void }): JSX
         <Judged text={judged} score={score} />
         <p class="sentence">{text}</p>
         <p class="buttons">
-          {tone === "bad" && canHelp && (
-            <button type="button" onClick={() => props.again(more)}>
-              {S.try.drawMore(more)}
-            </button>
-          )}
           {(codes.has("bundled_questions") || codes.has("calibration_missing")) && (
             <a class="button" href="#/calibrate">
               {S.try.calibrate}
