@@ -74,7 +74,9 @@ def test_logprobs_match_those_of_the_demonstration(vllm: VllmServer) -> None:
     """Both count the end token, and use the model's own distribution."""
     request = GenerationRequest(1, GREEDY, asked("completions"))
     ((expected,),) = drawn(vllm.url, request)
-    with serving(LLMServer(Model.load(WEIGHTS)).app()) as url:
+    model = Model.load(WEIGHTS)
+    model._network.float()  # vLLM is started with float32
+    with serving(LLMServer(model).app()) as url:
         ((ours,),) = drawn(url, request)
     assert (ours.text, ours.num_tokens) == (expected.text, expected.num_tokens)
     assert ours.total_logprob == pytest.approx(expected.total_logprob, abs=0.02)
