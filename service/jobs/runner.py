@@ -98,7 +98,7 @@ class JobSteps:
             raise failed.exceptions[0] from None
 
     async def finish(self, job_id: str) -> None:
-        """Embed, fit, report and end the job; anew if another calibration is activated meanwhile."""
+        """Embed, fit, report and end the job. Do it again if another calibration was activated meanwhile."""
         async with self._finishing:
             while True:
                 try:

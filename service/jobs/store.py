@@ -93,7 +93,7 @@ class JobEndedError(Exception):
 
 
 class ReplacedError(Exception):
-    """A calibration was compared with one that is no longer active, so it must be compared anew."""
+    """Another calibration was activated after the comparison, so the job must compare again."""
 
 
 async def once_stored(write: Callable[[], Awaitable[T]], wait_s: float) -> T:

@@ -6,8 +6,7 @@ with and without drawn answers, and callers who hang up. The faults are the meth
 
 The exit code is 1 if a status is not expected, an error has no code, a reply breaks off without a kill, a
 score uses the calibration of another model, a job is lost, or the memory, the open files or the threads of
-the surviving replica grow by more than a tenth, and still in the last third, measured while the callers are
-paused.
+the surviving replica grow by more than a tenth, measured while the callers are paused.
 
     make soak ARGS="--minutes 30"
 """
@@ -659,12 +658,8 @@ def verdict(callers: Callers, faults: Faults, figures: list[dict[str, float]], r
         for began, ended, kind in tally.broken
         if not any(began <= over and killed <= ended for killed, over in faults.kills)
     ]
-    # Pools of threads fill once, up to their limits; a leak goes on.
-    first, second, third = figures
     grown = [
-        name
-        for name in ("RSS MiB", "open files", "threads")
-        if third[name] > max(1.1 * first[name], second[name])
+        name for name in ("RSS MiB", "open files", "threads") if figures[2][name] > 1.1 * figures[0][name]
     ]
     ended = collections.Counter(tally.jobs.values())
     absent = [] if tally.num_calibrated else ["a calibrated score"]

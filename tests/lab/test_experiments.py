@@ -7,9 +7,13 @@ from lab import experiments
 from lab.baselines import baselines, by_embedding, by_entailment, likelihoods
 from lab.experiments import Evaluation, cal_s, claim, make_results
 from lab.page import render_evaluation
+from lab.splits import Split
+from service.calibration.diagnostics import CrossValidated
+from service.calibration.fitting import fit_all
+from service.calibration.labels import LabelledRows
 from service.report.report import fits_part
 from tests.support.pages import svgs
-from tests.support.reports import FEW, origin
+from tests.support.reports import FEW, origin, small_material, small_report
 from tests.support.worlds import rows, split, vectors
 
 TEST_ROWS = rows(45, seed=2)
@@ -108,3 +112,21 @@ def test_entailment_model_is_used_in_both_directions_and_named(bench):
     assert (prompt.similarity == prompt.similarity.T).all()
     assert set(model.pairs) >= {(b, a) for a, b in model.pairs}
     assert all(a.startswith("q") for a, _ in model.pairs)  # answers follow their prompt
+
+
+def test_report_decides_by_the_held_out_figures_of_each_prompt():
+    rows_ = LabelledRows(small_material())
+    fitted, prompts = fit_all(rows_, "depolarized"), Split(rows_)
+    maps, decision = fitted.maps, small_report()["decision"]
+
+    def briers(name):
+        served = prompts.served([maps.maps[name][k] for k in maps.fold], maps.risks[name])
+        return np.square(served.lambda_max - prompts.c1)
+
+    for field, (ours, raw) in {
+        "difference": (maps.risks["depolarized"], maps.risks["raw"]),
+        "brier_difference": (briers("depolarized"), briers("raw")),
+    }.items():
+        gap = CrossValidated(fitted, resamples=FEW).difference(ours, raw)
+        expected = {"value": gap.value, "low": gap.low, "high": gap.high}
+        assert decision[field] == pytest.approx(expected, rel=1e-5)
