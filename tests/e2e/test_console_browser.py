@@ -103,14 +103,14 @@ class Console:
         """Load the page anew at a place, and wait for its heading."""
         self.tab.visit("about:blank")
         self.tab.visit(f"{self.url}/console/#{place}")
-        self.until("document.querySelector('h1') && !document.body.innerText.includes('Loading…')")
+        self.until("document.querySelector('h1') && !document.body?.innerText.includes('Loading…')")
 
     def until(self, expression: str) -> None:
         self.tab.until(lambda: bool(self.tab.evaluate(f"!!({expression})")))
 
     def shows(self, text: str) -> None:
         """Wait until a text is on the page."""
-        self.until(f"document.body.innerText.includes({json.dumps(text)})")
+        self.until(f"document.body?.innerText.includes({json.dumps(text)})")
 
     @property
     def text(self) -> str:
