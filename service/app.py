@@ -2,6 +2,7 @@
 
 import logging
 import os
+from asyncio import get_running_loop
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -68,7 +69,7 @@ from service.scoring.scorer import LiveLoad, Scorer
 from service.scoring.service import ScoringService
 from service.scoring.telemetry import OtelEvents
 from service.settings import Settings
-from service.sharing import FairSemaphore, Threads
+from service.sharing import FairSemaphore, Threads, started_pool
 from service.spectral.resampling import DEFAULT as DEFAULT_RESAMPLES
 from service.spectral.resampling import Resamples
 from service.store.database import Database, shown, store_url
@@ -94,6 +95,7 @@ EMBEDDER_PARTS = frozenset(
 )
 # Smaller than the slots: callers that wait as long as an answer takes often disconnect before theirs.
 MIN_LLM_QUEUE = 16
+BLOCKING_THREADS = 6  # for asyncio.to_thread(): calls of DBOS, the reading of rows, fits
 JOBS_SHARE = 1 / 8  # of the LLM's slots, for a calibration
 OTEL_VARIABLES = ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
@@ -548,6 +550,7 @@ def _lifespan(components: Sequence[Any], about: Callable[[], Iterable[str]]) -> 
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        get_running_loop().set_default_executor(started_pool("blocking", BLOCKING_THREADS))
         async with AsyncExitStack() as stack:
             for component in components:
                 # Before the start, so that a component that fails in its start is stopped, too.

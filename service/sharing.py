@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from functools import partial
+from threading import Barrier
 from typing import ParamSpec, TypeVar
 
 from service.errors import Overloaded
@@ -101,6 +102,15 @@ class FairSemaphore:
         self._free += 1
 
 
+def started_pool(name: str, number: int) -> ThreadPoolExecutor:
+    """Return a pool whose threads have all been started, so that their number does not grow with the load."""
+    pool = ThreadPoolExecutor(number, thread_name_prefix=name)
+    together = Barrier(number)
+    for _ in range(number):
+        pool.submit(together.wait)  # a pool starts another thread only if none is idle
+    return pool
+
+
 PIECE_S = 0.05  # length of a piece of long work; then the next caller takes a turn
 
 
@@ -112,7 +122,7 @@ class Threads:
     """
 
     def __init__(self, name: str, number: int = 2, *, max_waiting: int = 256) -> None:
-        self._pool = ThreadPoolExecutor(number, thread_name_prefix=name)
+        self._pool = started_pool(name, number)
         self._semaphore = FairSemaphore(number)
         self._waiting = Places(max_waiting)
 

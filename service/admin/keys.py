@@ -5,13 +5,13 @@ import re
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Depends, Path
+from fastapi import APIRouter, Body, Path
 from pydantic import AwareDatetime, BaseModel, Field, field_validator
 from starlette.responses import Response
 
 from service.errors import InvalidRequest, NotFound
 from service.http.bodies import BAD_BODY, RequestModel
-from service.http.keys import Keys, keys_of
+from service.http.keys import KeysDep
 from service.http.openapi import BEARER, KEY_CODES, responses
 from service.store.keys import Key, Scope, State
 
@@ -107,9 +107,6 @@ _ID = re.compile(r"key_[0-9A-Z]{26}\Z")
 _LOCATION = {"Location": {"description": "Path of the key.", "schema": {"type": "string"}}}
 _REQUEST = {name: KEY[name] for name in ("name", "scope", "expires_at")}
 _MADE = KEY | {"key": SECRET, "warnings": [{"code": "scope_closed", "message": CLOSED["score"]}]}
-
-
-KeysDep = Annotated[Keys, Depends(keys_of)]
 
 
 @router.get(

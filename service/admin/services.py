@@ -64,14 +64,14 @@ def no_calibration() -> NotFound:
     return NotFound("No calibration has this id.")
 
 
-def _job_id(job_id: Annotated[str, Path(description="Id of a job.")]) -> str:
+async def _job_id(job_id: Annotated[str, Path(description="Id of a job.")]) -> str:
     # Refused by its form: a database may fail on characters that no id has.
     if not _ID.match(job_id):
         raise no_job()
     return job_id
 
 
-def _calibration_id(calibration_id: Annotated[str, Path(description="Id of a calibration.")]) -> str:
+async def _calibration_id(calibration_id: Annotated[str, Path(description="Id of a calibration.")]) -> str:
     if not _ID.match(calibration_id):
         raise no_calibration()
     return calibration_id

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 from service import __version__
 from service.errors import BadKey, MissingKey, ScopeRequired
 from service.http.bodies import RequestModel
-from service.http.keys import COOKIE, cookie_key, cookie_of, is_foreign, keys_of
+from service.http.keys import COOKIE, Keys, KeysDep, cookie_key, cookie_of, is_foreign
 from service.http.pages import redirect
 from service.store.keys import Scope
 
@@ -61,7 +61,7 @@ async def console(request: Request) -> Response:
 
 
 @router.post("/console/session")
-async def sign_in(request: Request, response: Response, body: SignIn) -> dict[str, str]:
+async def sign_in(request: Request, response: Response, body: SignIn, keys: KeysDep) -> dict[str, str]:
     """Keep a key in a cookie until the browser ends. Return its scope.
 
     Raises ScopeRequired for requests from pages of other sites, which could sign the user in with their own
@@ -70,7 +70,7 @@ async def sign_in(request: Request, response: Response, body: SignIn) -> dict[st
     if is_foreign(request):
         raise ScopeRequired("Sign in from the console's own page (headers Sec-Fetch-Site, Origin and Host).")
     key = body.key.strip()
-    scope = await keys_of(request).scope_of(key)
+    scope = await keys.scope_of(key)
     if scope is None:
         raise BadKey("The key is not valid.")
     response.headers.update(NOT_STORED)
@@ -81,20 +81,20 @@ async def sign_in(request: Request, response: Response, body: SignIn) -> dict[st
 
 
 @router.get("/console/session")
-async def get_session(request: Request, response: Response) -> Session:
+async def get_session(request: Request, response: Response, keys: KeysDep) -> Session:
     """Return the scopes that are open to this caller. Raises StoreUnavailable."""
     response.headers.update(NOT_STORED)
     key = cookie_key(request)
     return Session(
-        score=await _passes(request, "score"),
-        admin=await _passes(request, "admin"),
-        signed_in=bool(key) and await keys_of(request).scope_of(key) is not None,
+        score=await _passes(keys, request, "score"),
+        admin=await _passes(keys, request, "admin"),
+        signed_in=bool(key) and await keys.scope_of(key) is not None,
     )
 
 
-async def _passes(request: Request, scope: Scope) -> bool:
+async def _passes(keys: Keys, request: Request, scope: Scope) -> bool:
     try:
-        await keys_of(request).admit(request, scope)
+        await keys.admit(request, scope)
     except (MissingKey, BadKey, ScopeRequired):
         return False
     return True

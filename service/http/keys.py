@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import get_args
+from typing import Annotated, get_args
 
+from fastapi import Depends
 from starlette.requests import Request
 
 from service.errors import BadKey, MissingKey, ScopeRequired, StoreUnavailable
@@ -239,10 +240,13 @@ def _host(host: str) -> str:
     return host.partition(":")[0].removesuffix(".")
 
 
-def keys_of(request: Request) -> Keys:
+async def keys_of(request: Request) -> Keys:
     """Return the keys of the request's application."""
     keys: Keys = request.app.state.keys
     return keys
+
+
+KeysDep = Annotated[Keys, Depends(keys_of)]
 
 
 def _secret(request: Request) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from service import sharing
 from service.errors import Overloaded
-from service.sharing import OWNER, FairSemaphore, Threads
+from service.sharing import OWNER, FairSemaphore, Threads, started_pool
 
 pytestmark = pytest.mark.usefixtures("bounded")
 
@@ -49,6 +49,11 @@ async def threads() -> AsyncIterator[Threads]:
     made = Threads("test", 1, max_waiting=2)
     yield made
     await made.stop()
+
+
+async def test_a_pool_has_all_its_threads_before_it_has_work() -> None:
+    with started_pool("early", 3):
+        assert sum(thread.name.startswith("early") for thread in threading.enumerate()) == 3
 
 
 async def test_unstarted_work_is_dropped_with_its_caller(threads: Threads) -> None:
