@@ -113,5 +113,5 @@ class TwoFiles(CrossValidated):
             log_losses(base, judged.right),
             why_none,
             self.rows.mean_tokens(num_samples),
-            same_text=bool(num_samples) or judged.source == "given",
+            same_text=bool(num_samples) or self.rows.has_own_texts,
         )

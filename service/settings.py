@@ -85,7 +85,7 @@ class Settings(BaseSettings):
     )
 
     num_samples: int = Field(20, ge=2, le=256, description="Answers drawn for a score by default.")
-    sampling_temperature: float = Field(0.5, ge=0, le=2, description="Sampling temperature of the LLM.")
+    sampling_temperature: float = Field(0.5, gt=0, le=2, description="Sampling temperature of the LLM.")
     top_p: float = Field(1.0, gt=0, le=1, description="Nucleus sampling: probability mass kept.")
     top_k: int = Field(0, ge=0, description="Number of most likely tokens kept; 0: all.")
     max_tokens: int | None = Field(

@@ -133,7 +133,7 @@ def caller_fingerprint(source_label: str, embedder: EmbedderIdentity) -> Fingerp
 
 
 # The judged texts: the rows' own `answer`, the dominant drawn answer, the first drawn answer (for scores that
-# draw none), or either of them by row.
+# draw none), or texts of both kinds.
 JudgedTexts = Literal["given", "dominant", "first", "mixed"]
 # The meaning of a promise (method, section 11). It is shown with every promise.
 PROMISE_MEANING = (

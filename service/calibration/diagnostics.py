@@ -311,7 +311,7 @@ class CrossValidated:
             log_losses(base, judged.right),
             why_none,
             self.rows.mean_tokens(num_samples),
-            same_text=bool(num_samples) or judged.source == "given",
+            same_text=bool(num_samples) or self.rows.has_own_texts,
             groups=judged.groups,
         )
 

@@ -193,6 +193,11 @@ class LabelledRows:
         """
         return self.own_logprob_share >= FULL_SHARE
 
+    @property
+    def has_own_texts(self) -> bool:
+        """Whether each row has its own text, which is judged for any number of answers."""
+        return all(own is not None for own in self._own)
+
     def at(self, num_samples: int, *, one_text: bool = False) -> Judged:
         """Return the rows with the first `num_samples` answers of each.
 
@@ -215,7 +220,7 @@ class LabelledRows:
             self._solved(texts, mass),
             np.array([self._right(row, answer) for row, answer in enumerate(answers)]),
             np.array([self._refused(row, answer, num_samples) for row, answer in enumerate(answers)]),
-            _source_of([cosines is not None for cosines in self._own], "dominant"),
+            self._source_of(range(len(self)), "dominant"),
             np.arange(len(self)),
             self.groups,
             p_true=self._checks([(i, self._text(i, answer)) for i, answer in enumerate(answers)]),
@@ -260,6 +265,17 @@ class LabelledRows:
         mean = float(sigmoid(np.nanmean(logit_self_check(known))))
         return np.where(np.isnan(known), mean, known)
 
+    def _source_of(self, places: Sequence[int], other: JudgedTexts) -> JudgedTexts:
+        """Return the source of the texts judged in these rows. other: the source in rows without own text.
+
+        An `answer` that is also drawn for its row is from both sources: "given" only if most are not.
+        """
+        own = [i for i in places if self._own[i] is not None]
+        if not own:
+            return other
+        drawn = sum(self._text(i, -1) in self._texts[i] for i in own)
+        return "given" if len(own) == len(places) and 2 * drawn < len(own) else "mixed"
+
     def _leading_of(self, num_samples: int, problems: Sequence[Weighted]) -> list[int]:
         if num_samples not in self._leading:
             self._leading[num_samples] = self._dominant(problems)
@@ -289,7 +305,7 @@ class LabelledRows:
             self._solved(judged, masses),
             np.array(right),
             np.array(refused),
-            _source_of([self._own[place] is not None for place in places], "first"),
+            self._source_of(places.tolist(), "first"),
             places,
             p_true=self._checks([(place, self._own_text(place)[0]) for place in places.tolist()]),
         )
@@ -381,13 +397,6 @@ def fitted_sizes(num_samples: int) -> list[int]:
     if num_samples <= MAX_FITTED:
         return list(range(1, num_samples + 1))
     return [1, *sorted({int(m) for m in np.rint(np.geomspace(2, num_samples, MAX_FITTED - 1))})]
-
-
-def _source_of(has_answer: Sequence[bool], other: JudgedTexts) -> JudgedTexts:
-    """Return the source of the judged texts. has_answer: by row; other: the source for rows without it."""
-    if 0 < sum(has_answer) < len(has_answer):
-        return "mixed"
-    return "given" if any(has_answer) else other
 
 
 def _verdict(row: DevRow, text: str) -> Verdict:

@@ -144,7 +144,7 @@ def _selector(
     if selector.map_for(seen.evidence.missing_mass if seen.evidence else None) is None:
         needs = "log-probabilities, but these answers have none"
     elif SELF_CHECK in selector.model.features and (p_true is None or checked_by != needed):
-        needs = f"a self-check by {needed}, and there is none"
+        needs = f"a self-check by {needed}, and there is none (a self-check needs the prompt)"
     else:
         return selector, None
     return None, f"the model of calibration {calibration.id} needs {needs}"

@@ -125,3 +125,22 @@ def test_first_answers_keep_logprobs_if_a_later_one_has_none() -> None:
         whole.at(M).columns(EvidenceMap(1.0, 0.0, 1.0))
     assert whole.at(M - 1).rows.missing_mass is not None
     assert set(LabelledRows(material(rows(logprobs=False))).at(M).columns(TemperatureMap(1.0))) == {AGREEMENT}
+
+
+@pytest.mark.parametrize(
+    ("answers", "source"),
+    [
+        (["Metz", "Metz", " drawn "], "given"),
+        (["Metz", "drawn", "drawn"], "mixed"),  # as in ten verdicts on the service's own answers
+        (["Metz", "Metz", None], "mixed"),
+        ([None, None, None], "dominant"),
+    ],
+)
+def test_answers_that_are_mostly_drawn_too_are_of_both_sources(
+    answers: list[str | None], source: str
+) -> None:
+    made = []
+    for row, answer in zip(rows(3), answers, strict=True):
+        text = row.draws[0].text if answer is not None and "drawn" in answer else answer
+        made.append(replace(row, answer=text, correct=True, draws=row.draws))
+    assert LabelledRows(material(made)).at(M).source == source

@@ -68,7 +68,7 @@ def test_no_samples_are_recommended_only_if_all_judge_one_text(has_answers):
         for name, values in texts.take(held).columns(map_).items():
             columns[name][held] = values
     held_out = fit_correctness(columns, texts.right, fold).held_out
-    assert texts.source == ("given" if has_answers else "first")
+    assert texts.source == ("mixed" if has_answers else "first")  # most `answer`s are drawn, too
     assert own_row["loss"]["value"] == pytest.approx(log_loss(texts.right, held_out), abs=1e-9)
     assert own_row["auroc"]["value"] == pytest.approx(roc_auc_score(texts.right, held_out))
     assert (own_row["loss_gap"] is not None) is has_answers

@@ -270,12 +270,14 @@ export function CalibrationView(props: { id: string }): JSX.Element {
   );
 }
 
+const USUAL = 0.2;
 const TARGETS = Array.from({ length: 60 }, (_, index) => (index + 1) / 100);
 
 /** Share answered and tokens against the target error, on the rows of the calibration. */
 function Tradeoff(props: { report: Report }): JSX.Element {
   const { report } = props;
-  const [target, setTarget] = useState(0.2);
+  // The usual target, or the lowest one above it that can be promised.
+  const [target, setTarget] = useState(() => TARGETS.find((error) => error >= USUAL && promised(report, error)) ?? USUAL);
   const tokens = tokensOf(report);
   if (report.correctness.risk_coverage.length === 0)
     return (

@@ -91,10 +91,11 @@ function* csvLines(text: string): Generator<Line> {
   let at = 0;
   let fault: Line | undefined;
   text = text.replaceAll("\r\n", "\n");
+  const head = text.split("\n", 1)[0] ?? "";
   Papa.parse<string[]>(text, {
     newline: "\n",
     skipEmptyLines: false,
-    delimiter: ",",
+    delimiter: [",", ";", "\t"].find((sign) => head.includes(sign)) ?? ",", // as the service does
     step: ({ data, errors, meta }) => {
       const first = line;
       line += (text.slice(at, meta.cursor).match(/\n/g) ?? []).length;

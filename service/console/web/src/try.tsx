@@ -149,7 +149,7 @@ export function Try(): JSX.Element {
               {(ids) => (
                 <select {...ids} value={draft.target} onChange={(e) => set({ target: Number(e.currentTarget.value) })}>
                   <option value={0}>{S.try.asSetUp}</option>
-                  {[0.05, 0.1, 0.2, 0.3].map((error) => (
+                  {[0.05, 0.1, 0.2, 0.3, 0.5].map((error) => (
                     <option value={error}>{S.try.atMost(error)}</option>
                   ))}
                 </select>

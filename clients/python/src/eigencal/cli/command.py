@@ -149,11 +149,13 @@ def _guarded(out: Output, work: Callable[[], object]) -> int:
 def show_error(out: Output, error: EigencalError) -> None:
     """Show an error on one line; with `--verbose`, also the whole problem document.
 
-    Each invalid row of dev data gets a further line.
+    The message of the LLM server and each invalid row of dev data get a further line.
     """
     code = f"{error.code}: " if isinstance(error, APIStatusError | JobEndedError) else ""
     request = f" (request {error.request_id})" if error.request_id else ""
     out.note(f"eigencal: {code}{error.detail}{_HINTS.get(code_of(error), '')}{request}")
+    if said := error.problem.get("llm_message"):
+        out.note(f"  The LLM server says: {said}")
     for row in error.errors:
         if row.get("line") is not None:
             place = (row.get("loc") or ["file"])[0]
