@@ -222,6 +222,8 @@ class SqlJobs:
                 "Waits for a service with the settings that it was posted under, or is run by one. Here "
                 f"these settings differ: {', '.join(differs)}."
             )
+        elif stored["state"] == "queued":
+            note = "Waits for its turn: each replica runs one job at a time."
         if stored["error_code"]:
             error = JobError(code=stored["error_code"], detail=stored["error_detail"])
         path, made = f"/jobs/{stored['id']}", f"/calibrations/{stored['calibration_id']}"
