@@ -152,4 +152,6 @@ def told(job: Job) -> str:
         return f"The service is getting to know this LLM: job {job.id}{so_far}."
     if job.error is not None:
         return f"Getting to know this LLM failed (job {job.id}): {job.error.detail}"
-    return f"The bundled calibration is not in use (job {job.id}): {job.decision or job.state}."
+    if job.state == "cancelled":
+        return f"Getting to know this LLM was cancelled (job {job.id}). Calibrate on questions of your own."
+    return f"The bundled calibration is not in use (job {job.id}): {job.decision}"

@@ -89,6 +89,21 @@ async def test_until_then_the_progress_is_told(tmp_path: Path) -> None:
     assert (score["probability_correct"], score["decision"]) == (None, None)
 
 
+async def test_after_a_cancellation_own_rows_are_asked_for(tmp_path: Path) -> None:
+    llm = Knower()
+    async with meeting(tmp_path, llm) as http:
+        async with asyncio.timeout(30):
+            while not (jobs := (await http.get("/jobs")).json()):
+                await asyncio.sleep(0.02)
+            llm.available = False  # so that the job stays open
+            assert (await http.delete(f"/jobs/{jobs[0]['id']}")).json()["state"] == "cancelled"
+            told = ""
+            while "cancelled" not in told:
+                score = await scored(http, samples=["a", "b"])
+                told = " ".join(warning["message"] for warning in score["warnings"])
+    assert jobs[0]["id"] in told and "questions of your own" in told
+
+
 async def test_it_is_not_asked_again(tmp_path: Path) -> None:
     for _ in range(2):
         llm = Knower()
@@ -171,6 +186,7 @@ async def test_ten_verdicts_adjust_the_bundled_calibration(tmp_path: Path, corre
     assert moved > 0 if correct else moved < -0.1
     # The promises count the bundled questions, too, so there still are decisions.
     assert after["decision"]["action"] == ("answer" if correct else "abstain")
+    assert "drawn answer" not in after["decision"]["reason"]  # the answers judged are the service's own
     assert "bundled_questions" in {warning["code"] for warning in after["warnings"]}
     assert report["opening"]["verdict"] == "Use it, and collect more rows."
 
