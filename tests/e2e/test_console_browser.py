@@ -369,11 +369,11 @@ def test_faults_of_a_file_are_shown_by_line_before_anything_is_sent(console: Con
     assert lines == ["14", "15", "16"]
     assert console.posted("/calibrate") == []
     assert console.tab.evaluate("document.title") != "hacked"
-    good = tmp_path / "good.csv"
-    header = "prompt,reference\n"
-    good.write_text(header + "".join(f'"{prompt}","{answer}"\n' for prompt, answer in QUESTIONS.items()))
-    console.choose(good)
-    console.shows("good.csv: 12 rows")
+    pairs = [("prompt", "reference"), *QUESTIONS.items()]
+    for name, sign in (("good.csv", ","), ("semicolons.csv", ";")):
+        (tmp_path / name).write_text("".join(f'"{prompt}"{sign}"{answer}"\n' for prompt, answer in pairs))
+        console.choose(tmp_path / name)
+        console.shows(f"{name}: 12 rows")
 
 
 @pytest.mark.parametrize(
