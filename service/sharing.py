@@ -103,7 +103,7 @@ class FairSemaphore:
 
 
 def started_pool(name: str, number: int) -> ThreadPoolExecutor:
-    """Return a pool whose threads have all been started, so that their number does not grow with the load."""
+    """Return a pool with all its threads running. By default, a pool starts threads as the load grows."""
     pool = ThreadPoolExecutor(number, thread_name_prefix=name)
     together = Barrier(number)
     for _ in range(number):

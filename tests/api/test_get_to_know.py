@@ -55,6 +55,15 @@ async def known(http: httpx.AsyncClient) -> dict[str, Any]:
             await asyncio.sleep(0.05)
 
 
+async def first_job(http: httpx.AsyncClient) -> dict[str, Any]:
+    """Wait until a job has been posted, and return it."""
+    async with asyncio.timeout(30):
+        while not (jobs := (await http.get("/jobs")).json()):
+            await asyncio.sleep(0.02)
+        job: dict[str, Any] = jobs[0]
+        return job
+
+
 async def test_a_new_llm_gets_a_calibration(tmp_path: Path) -> None:
     llm = Knower(gate=asyncio.Event())
     async with meeting(tmp_path, llm) as http:
@@ -76,32 +85,29 @@ async def test_a_new_llm_gets_a_calibration(tmp_path: Path) -> None:
 async def test_until_then_the_progress_is_told(tmp_path: Path) -> None:
     llm = Knower()
     async with meeting(tmp_path, llm) as http:
-        async with asyncio.timeout(30):
-            while not (jobs := (await http.get("/jobs")).json()):
-                await asyncio.sleep(0.02)
+        job = await first_job(http)
         llm.available = False
         await asyncio.sleep(0.3)
         score = (await http.post("/score", json={"prompt": "q", "samples": ["a", "b"]})).json()
         llm.available = True
         await known(http)
     [warning] = [one for one in score["warnings"] if one["code"] == "calibration_missing"]
-    assert jobs[0]["id"] in warning["message"]
+    assert job["id"] in warning["message"]
     assert (score["probability_correct"], score["decision"]) == (None, None)
 
 
 async def test_after_a_cancellation_own_rows_are_asked_for(tmp_path: Path) -> None:
     llm = Knower()
     async with meeting(tmp_path, llm) as http:
+        job = await first_job(http)
+        llm.available = False  # so that the job stays open
+        assert (await http.delete(f"/jobs/{job['id']}")).json()["state"] == "cancelled"
+        message = ""
         async with asyncio.timeout(30):
-            while not (jobs := (await http.get("/jobs")).json()):
-                await asyncio.sleep(0.02)
-            llm.available = False  # so that the job stays open
-            assert (await http.delete(f"/jobs/{jobs[0]['id']}")).json()["state"] == "cancelled"
-            told = ""
-            while "cancelled" not in told:
+            while "cancelled" not in message:
                 score = await scored(http, samples=["a", "b"])
-                told = " ".join(warning["message"] for warning in score["warnings"])
-    assert jobs[0]["id"] in told and "questions of your own" in told
+                message = " ".join(warning["message"] for warning in score["warnings"])
+    assert job["id"] in message and "questions of your own" in message
 
 
 async def test_it_is_not_asked_again(tmp_path: Path) -> None:
